@@ -1,0 +1,205 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code names an outcome. Codes are stable: clients decide by them.
+type Code string
+
+// Kind groups codes by what a caller can do about them. An adapter derives its
+// own status from it.
+type Kind string
+
+// The kinds.
+const (
+	KindInvalid      Kind = "invalid"            // the request is wrong: change it
+	KindTooLarge     Kind = "too_large"          // the request is too big: shrink it
+	KindUnauthorized Kind = "unauthorized"       // no valid credential
+	KindForbidden    Kind = "forbidden"          // the credential does not allow this
+	KindNotFound     Kind = "not_found"          // there is no such thing
+	KindNotAllowed   Kind = "method_not_allowed" // the thing does not take this method
+	KindConflict     Kind = "conflict"           // a fence or the state refuses it
+	KindThrottled    Kind = "throttled"          // slow down, then repeat
+	KindUnavailable  Kind = "unavailable"        // a dependency is down or contended: repeat
+	KindInternal     Kind = "internal"           // a fault of the hub
+)
+
+// The codes of presence, authentication, limits and the HTTP surface.
+const (
+	CodeInvalidJSON      Code = "INVALID_JSON"
+	CodeInvalidArgument  Code = "INVALID_ARGUMENT"
+	CodeBodyTooLarge     Code = "BODY_TOO_LARGE"
+	CodeUnauthorized     Code = "UNAUTHORIZED"
+	CodeForbidden        Code = "FORBIDDEN"
+	CodeNotFound         Code = "NOT_FOUND"
+	CodeUnknownEndpoint  Code = "UNKNOWN_ENDPOINT"
+	CodeNotServed        Code = "NOT_SERVED"
+	CodeMethodNotAllowed Code = "METHOD_NOT_ALLOWED"
+	CodeThrottled        Code = "THROTTLED"
+	CodeUnavailable      Code = "UNAVAILABLE"
+	CodeContended        Code = "CONTENDED"
+	CodeOutcomeUnknown   Code = "OUTCOME_UNKNOWN"
+	CodeInternal         Code = "INTERNAL"
+
+	CodeStaleHubInstance         Code = "STALE_HUB_INSTANCE"
+	CodeStoreFingerprintMismatch Code = "STORE_FINGERPRINT_MISMATCH"
+	CodeStalePresenceOwner       Code = "STALE_PRESENCE_OWNER"
+	CodeIdempotencyMismatch      Code = "IDEMPOTENCY_MISMATCH"
+	CodeConductorUnavailable     Code = "CONDUCTOR_REGISTRY_NOT_AVAILABLE"
+
+	CodeProjectIDInvalid             Code = "PROJECT_ID_INVALID"
+	CodeSessionIDInvalid             Code = "SESSION_ID_INVALID"
+	CodeHostIDInvalid                Code = "HOST_ID_INVALID"
+	CodeHeartbeatTTLInvalid          Code = "HEARTBEAT_TTL_INVALID"
+	CodeTransportLocatorsJSONInvalid Code = "TRANSPORT_LOCATORS_JSON_INVALID"
+	CodeTransportLocatorsInvalid     Code = "TRANSPORT_LOCATORS_INVALID"
+	CodeTransportLocatorInvalid      Code = "TRANSPORT_LOCATOR_INVALID"
+	CodeTransportLocatorSchema       Code = "TRANSPORT_LOCATOR_SCHEMA_UNSUPPORTED"
+	CodeTransportIDInvalid           Code = "TRANSPORT_ID_INVALID"
+	CodeTransportKindUnsupported     Code = "TRANSPORT_KIND_UNSUPPORTED"
+	CodeCodexTransportUnsupported    Code = "CODEX_TRANSPORT_UNSUPPORTED"
+	CodeTransportCapabilitiesInvalid Code = "TRANSPORT_CAPABILITIES_INVALID"
+	CodeTransportPriorityInvalid     Code = "TRANSPORT_PRIORITY_INVALID"
+	CodeTransportExpiryInvalid       Code = "TRANSPORT_EXPIRY_INVALID"
+	CodeClaudeUDSSessionRequired     Code = "CLAUDE_UDS_SESSION_REQUIRED"
+	CodeClaudeUDSSessionInvalid      Code = "CLAUDE_UDS_SESSION_INVALID"
+	CodeClaudeUDSShortInvalid        Code = "CLAUDE_UDS_SHORT_INVALID"
+	CodeClaudeUDSBridgeInvalid       Code = "CLAUDE_UDS_BRIDGE_INVALID"
+	CodeTmuxSessionInvalid           Code = "TMUX_SESSION_INVALID"
+	CodeTmuxServerInvalid            Code = "TMUX_SERVER_INVALID"
+)
+
+// CodeEntry is one line of the catalogue.
+type CodeEntry struct {
+	Code      Code
+	Kind      Kind
+	Retryable bool   // repeating the same request unchanged can succeed
+	Meaning   string // one sentence for the documentation
+}
+
+// Codes is the catalogue of every outcome the hub answers, in one place for
+// core, HTTP and the documentation. Treat it as read-only.
+var Codes = []CodeEntry{
+	{CodeInvalidJSON, KindInvalid, false, "The body is not a JSON value the endpoint can read."},
+	{CodeInvalidArgument, KindInvalid, false, "A field is missing, of the wrong type or out of range; details.field names it."},
+	{CodeBodyTooLarge, KindTooLarge, false, "The body is over 1 MiB."},
+	{CodeUnauthorized, KindUnauthorized, false, "The request carries no valid bearer token."},
+	{CodeForbidden, KindForbidden, false, "The token's scope or bound agents do not allow this."},
+	{CodeNotFound, KindNotFound, false, "There is no such thing."},
+	{CodeUnknownEndpoint, KindNotFound, false, "There is no such endpoint."},
+	{CodeNotServed, KindNotFound, false, "The endpoint belongs to the user's machine and a shared hub does not serve it."},
+	{CodeMethodNotAllowed, KindNotAllowed, false, "The endpoint does not take this method."},
+	{CodeThrottled, KindThrottled, true, "Too many requests; nothing was done."},
+	{CodeUnavailable, KindUnavailable, true, "The store is unavailable; nothing was done."},
+	{CodeContended, KindUnavailable, true, "Others kept changing the same thing; nothing was done."},
+	{CodeOutcomeUnknown, KindUnavailable, true, "No answer came from the store in time; the operation may have happened."},
+	{CodeInternal, KindInternal, false, "A fault inside the hub."},
+
+	{CodeStaleHubInstance, KindConflict, false, "The caller speaks to another incarnation of the hub; data carries the current one."},
+	{CodeStoreFingerprintMismatch, KindConflict, false, "The caller speaks to another store; data carries the current one."},
+	{CodeStalePresenceOwner, KindConflict, false, "The caller's generation is not the agent's current one, is finished, or the agent is unknown."},
+	{CodeIdempotencyMismatch, KindConflict, false, "The Idempotency-Key was used with another body."},
+	{CodeConductorUnavailable, KindUnavailable, false, "This hub has no registry of conductors."},
+
+	{CodeProjectIDInvalid, KindInvalid, false, "project_id is not prj_ and 22 characters of A-Za-z0-9_-."},
+	{CodeSessionIDInvalid, KindInvalid, false, "session_id is blank or over 256 characters."},
+	{CodeHostIDInvalid, KindInvalid, false, "host_id is not hst_ and characters of A-Za-z0-9_- (at most 128), or disagrees with a locator."},
+	{CodeHeartbeatTTLInvalid, KindInvalid, false, "Locators are given with a lease that is not positive."},
+	{CodeTransportLocatorsJSONInvalid, KindInvalid, false, "transport_locators_json is neither an array nor a string holding JSON."},
+	{CodeTransportLocatorsInvalid, KindInvalid, false, "transport_locators_json holds JSON that is not an array."},
+	{CodeTransportLocatorInvalid, KindInvalid, false, "A locator is not an object or has an unknown key."},
+	{CodeTransportLocatorSchema, KindInvalid, false, "A locator's schema_version is not tfx.transport-locator.v1."},
+	{CodeTransportIDInvalid, KindInvalid, false, "A locator's transport_id is not a reference of 1 to 128 characters."},
+	{CodeTransportKindUnsupported, KindInvalid, false, "A locator's kind is neither claude-uds nor tmux."},
+	{CodeCodexTransportUnsupported, KindInvalid, false, "A codex agent has a locator of a kind other than tmux."},
+	{CodeTransportCapabilitiesInvalid, KindInvalid, false, "A locator's capabilities are not a set of probe, wake, activate, interrupt."},
+	{CodeTransportPriorityInvalid, KindInvalid, false, "A locator's priority is not a safe integer."},
+	{CodeTransportExpiryInvalid, KindInvalid, false, "A locator expires in the past or after the agent's lease."},
+	{CodeClaudeUDSSessionRequired, KindInvalid, false, "A claude-uds locator has neither session_id nor short."},
+	{CodeClaudeUDSSessionInvalid, KindInvalid, false, "A claude-uds locator's session_id is not a reference."},
+	{CodeClaudeUDSShortInvalid, KindInvalid, false, "A claude-uds locator's short is not a reference."},
+	{CodeClaudeUDSBridgeInvalid, KindInvalid, false, "A claude-uds locator's bridge_id is missing or not a reference."},
+	{CodeTmuxSessionInvalid, KindInvalid, false, "A tmux locator's session_name is not a reference."},
+	{CodeTmuxServerInvalid, KindInvalid, false, "A tmux locator's mux_server_id is not a reference."},
+}
+
+var codeEntries = indexCodes(Codes)
+
+func indexCodes(entries []CodeEntry) map[Code]CodeEntry {
+	index := make(map[Code]CodeEntry, len(entries))
+	for _, e := range entries {
+		index[e.Code] = e
+	}
+	return index
+}
+
+// Entry returns the catalogue's line of c; a code that is not in it is a fault
+// inside the hub and is described as CodeInternal.
+func (c Code) Entry() CodeEntry {
+	if e, ok := codeEntries[c]; ok {
+		return e
+	}
+	return codeEntries[CodeInternal]
+}
+
+// Error is a refusal or failure with a stable code. Message is free text that
+// is safe to show; the cause, which may not be, is only reachable by unwrapping.
+type Error struct {
+	Code    Code
+	Message string
+	// Details tells what is wrong with the request: "field" names the field.
+	Details map[string]any
+	// Data is what the caller needs to go on: an Identity for the identity
+	// fences, a StalePresence for the generation fence, nil otherwise.
+	Data any
+	// RetryAfter is how long to wait before repeating; zero says nothing.
+	RetryAfter time.Duration
+
+	cause error
+}
+
+func (e *Error) Error() string {
+	if e.cause != nil {
+		return fmt.Sprintf("%s: %s: %v", e.Code, e.Message, e.cause)
+	}
+	return fmt.Sprintf("%s: %s", e.Code, e.Message)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Wrap returns an error with a code and a text that is safe to show around a
+// cause that is not.
+func Wrap(code Code, message string, cause error) *Error {
+	return &Error{Code: code, Message: message, cause: cause}
+}
+
+// Refuse returns an error with a code and a text.
+func Refuse(code Code, message string) *Error {
+	return &Error{Code: code, Message: message}
+}
+
+// Invalid refuses a field of the request: INVALID_ARGUMENT with details.field.
+func Invalid(field, message string) *Error {
+	return InvalidCode(CodeInvalidArgument, field, message)
+}
+
+// InvalidCode refuses a field with a code of its own.
+func InvalidCode(code Code, field, message string) *Error {
+	return &Error{Code: code, Message: message, Details: map[string]any{"field": field}}
+}
+
+// CodeOf returns the code of err, INTERNAL when it carries none, "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return CodeInternal
+}

@@ -1,0 +1,40 @@
+package core
+
+import "time"
+
+// Config is what a hub is made of. Every field is required.
+type Config struct {
+	Presence    PresenceStore
+	Identity    IdentityStore
+	Idempotency IdempotencyStore
+	Sweeps      SweepStore
+	Clock       Clock
+	IDs         IDs
+}
+
+// Hub carries out the operations. It keeps no state of its own but a short-lived
+// copy of the identity, and is safe for concurrent use.
+type Hub struct {
+	presence    PresenceStore
+	identity    *identityCache
+	idempotency IdempotencyStore
+	sweeps      SweepStore
+	clock       Clock
+	ids         IDs
+}
+
+// New returns a hub. It makes no request.
+func New(c Config) *Hub {
+	return &Hub{
+		presence:    c.Presence,
+		identity:    newIdentityCache(c.Identity, c.Clock, c.IDs),
+		idempotency: c.Idempotency,
+		sweeps:      c.Sweeps,
+		clock:       c.Clock,
+		ids:         c.IDs,
+	}
+}
+
+func (h *Hub) stamp(now time.Time) WriteStamp {
+	return WriteStamp{WriteID: h.ids.New(), Started: now}
+}
