@@ -1,0 +1,187 @@
+package objects
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"drawbridge/localstack/fakeaws/engine"
+)
+
+// maxDeletes is the number of keys that one DeleteObjects may name.
+const maxDeletes = 1000
+
+// A deletion tells what a delete did.
+type deletion struct {
+	versionID string // of the version removed or of the marker made; may be empty
+	marker    bool   // a marker was made or removed
+}
+
+func (e *Engine) deleteObject(req *request) (engine.Response, error) {
+	if req.header.Get("If-None-Match") != "" {
+		return engine.Response{}, headerNotImplemented("If-None-Match", "A delete accepts If-Match only")
+	}
+	id := req.query.Get("versionId")
+	if id != "" {
+		if err := checkVersionID(id); err != nil {
+			return engine.Response{}, err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.bucket(req.bucket)
+	if err != nil {
+		return engine.Response{}, err
+	}
+	c := e.begin()
+	d, err := e.delete(c, b, req.key, id, req.header.Get("If-Match"))
+	if err != nil {
+		return engine.Response{}, err
+	}
+	h := make(http.Header, 2)
+	if d.versionID != "" {
+		h["X-Amz-Version-Id"] = []string{d.versionID}
+	}
+	if d.marker {
+		h["X-Amz-Delete-Marker"] = []string{"true"}
+	}
+	return engine.Response{Status: http.StatusNoContent, Header: h, Durable: c.commit()}, nil
+}
+
+// delete removes one version (id), or deletes the key: for good in a bucket that
+// never had versioning, under a delete marker otherwise. Deleting what is not
+// there succeeds, unless the condition ("" means none) asks for it.
+func (e *Engine) delete(c *change, b *bucket, key, id, ifMatch string) (deletion, error) {
+	if err := checkDelete(ifMatch, key, b.current(key)); err != nil {
+		return deletion{}, err
+	}
+	if id != "" {
+		removed := c.removeVersion(b, key, id)
+		d := deletion{marker: removed != nil && removed.marker}
+		if b.versioning != "" {
+			d.versionID = id
+		}
+		return d, nil
+	}
+	if b.versioning == "" {
+		c.removeVersion(b, key, nullVersion)
+		return deletion{}, nil
+	}
+	v := &version{marker: true, modified: e.now()}
+	e.publish(c, b, strings.Clone(key), v)
+	return deletion{versionID: v.id, marker: true}, nil
+}
+
+// A deleteRequest is the document of DeleteObjects.
+type deleteRequest struct {
+	Quiet   bool
+	Objects []deleteTarget   `xml:"Object"`
+	Unknown []unknownElement `xml:",any"`
+}
+
+type deleteTarget struct {
+	Key       string
+	VersionID string           `xml:"VersionId"`
+	ETag      string           `xml:"ETag"`
+	Unknown   []unknownElement `xml:",any"`
+}
+
+func parseDeleteObjects(req *request) (*deleteRequest, error) {
+	var del deleteRequest
+	if err := decodeXML(req, "Delete", &del); err != nil {
+		return nil, err
+	}
+	if len(del.Objects) == 0 || len(del.Objects) > maxDeletes {
+		return nil, malformedXML()
+	}
+	if err := refuseUnknown("DeleteObjects", del.Unknown); err != nil {
+		return nil, err
+	}
+	for _, o := range del.Objects {
+		if o.Key == "" {
+			return nil, malformedXML()
+		}
+		// LastModifiedTime and Size are preconditions of directory buckets.
+		if err := refuseUnknown("DeleteObjects", o.Unknown); err != nil {
+			return nil, err
+		}
+	}
+	return &del, nil
+}
+
+func (e *Engine) deleteObjects(req *request) (engine.Response, error) {
+	h := req.header
+	given, err := requestChecksum(h)
+	if err != nil {
+		return engine.Response{}, err
+	}
+	if given.algorithm == noChecksum && h.Get("Content-Md5") == "" {
+		return engine.Response{}, invalidRequest("Missing required header for this request: Content-MD5 OR x-amz-checksum-*")
+	}
+	del, err := parseDeleteObjects(req)
+	if err != nil {
+		return engine.Response{}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.bucket(req.bucket)
+	if err != nil {
+		return engine.Response{}, err
+	}
+	c := e.begin()
+	x := startXML("DeleteResult", xmlNamespace)
+	for _, target := range del.Objects {
+		d, err := e.deleteOne(c, b, target)
+		if err != nil {
+			x.deleteError(target, err)
+		} else if !del.Quiet {
+			x.deleted(target, d)
+		}
+	}
+	resp := xmlResponse(x.end("DeleteResult"))
+	resp.Durable = c.commit()
+	return resp, nil
+}
+
+// deleteOne carries out one element of DeleteObjects.
+func (e *Engine) deleteOne(c *change, b *bucket, t deleteTarget) (deletion, error) {
+	ctx := policyContext{action: "s3:DeleteObject", bucket: b.name, key: t.Key, ifMatch: t.ETag}
+	if t.VersionID != "" {
+		ctx.action = "s3:DeleteObjectVersion"
+		if en := b.entry(t.Key); checkVersionID(t.VersionID) != nil || t.VersionID != nullVersion && (en == nil || en.find(t.VersionID) < 0) {
+			return deletion{}, noSuchVersion(t.Key, t.VersionID) // unlike DeleteObject, as recorded on AWS
+		}
+	}
+	if err := b.policy.authorize(ctx); err != nil {
+		return deletion{}, err
+	}
+	if err := checkKey(t.Key); err != nil {
+		return deletion{}, err
+	}
+	return e.delete(c, b, t.Key, t.VersionID, t.ETag)
+}
+
+func (x *xmlWriter) deleted(t deleteTarget, d deletion) {
+	x.open("Deleted")
+	x.text("Key", t.Key)
+	x.textIf("VersionId", t.VersionID)
+	if d.marker {
+		x.bool("DeleteMarker", true)
+		x.textIf("DeleteMarkerVersionId", d.versionID)
+	}
+	x.close("Deleted")
+}
+
+func (x *xmlWriter) deleteError(t deleteTarget, err error) {
+	code, message := "InternalError", err.Error()
+	var failure *Error
+	if errors.As(err, &failure) {
+		code, message = failure.Code, failure.Message
+	}
+	x.open("Error")
+	x.text("Key", t.Key)
+	x.textIf("VersionId", t.VersionID)
+	x.text("Code", code)
+	x.text("Message", message)
+	x.close("Error")
+}
