@@ -54,7 +54,7 @@ func (h *Hub) ReportStatus(ctx context.Context, r ReportRequest) (Report, error)
 	change := AgentStatusChange{
 		AgentID:    agentID,
 		Generation: r.Fences.Generation,
-		Status:     storedStatus(reported),
+		Status:     StoredStatus(reported),
 		WriteStamp: h.stamp(now),
 	}
 	done, err := h.changeStatus(ctx, identity, change)
@@ -88,7 +88,9 @@ func (h *Hub) changeStatus(ctx context.Context, identity Identity, c AgentStatus
 	return done, nil
 }
 
-func storedStatus(reported string) Status {
+// StoredStatus is the status that is stored for an agent's own word: stale and
+// offline as such, any other as online (contract 2.7).
+func StoredStatus(reported string) Status {
 	switch s := Status(reported); s {
 	case StatusStale, StatusOffline:
 		return s
