@@ -1,0 +1,71 @@
+package functions
+
+import (
+	"net/http"
+
+	"drawbridge/core"
+)
+
+// DefaultName is the function behind the gateway's $default route: it answers
+// what no endpoint serves, and OPTIONS.
+const DefaultName = "default"
+
+// Endpoints lists what the hub serves over HTTP. A new endpoint is a request
+// struct, a response struct, a function and one entry here, plus its route in
+// template.yaml.
+func Endpoints() []Endpoint {
+	return []Endpoint{
+		serve(Endpoint{
+			Name: "register", Method: http.MethodPost, Path: "/bridge/register", Scope: core.ScopeAgent, Creates: true,
+			Summary: "Start a new generation of an agent and grant it a lease",
+		}, register),
+		serve(Endpoint{
+			Name: "heartbeat", Method: http.MethodPost, Path: "/bridge/heartbeat", Scope: core.ScopeAgent, ConflictStatus: http.StatusNotFound,
+			Summary: "Extend the lease of one agent, or of up to 100",
+		}, heartbeat),
+		serve(Endpoint{
+			Name: "deregister", Method: http.MethodPost, Path: "/bridge/deregister", Scope: core.ScopeAgent,
+			Summary: "Take an agent offline",
+		}, deregister),
+		serve(Endpoint{
+			Name: "status-get", Method: http.MethodGet, Path: "/bridge/status", Scope: core.ScopeRead,
+			Summary: "Read the state of the hub, an agent or a trace",
+		}, readStatus),
+		serve(Endpoint{
+			Name: "status-post", Method: http.MethodPost, Path: "/bridge/status", Scope: core.ScopeAgent,
+			Summary: "Report an agent's status, or read as GET does with the hub's identity checked",
+		}, reportStatus),
+		serve(Endpoint{
+			Name: "agents", Method: http.MethodGet, Path: "/bridge/agents", Scope: core.ScopeRead,
+			Summary: "List the agents",
+		}, listAgents),
+		serve(Endpoint{
+			Name: "hub-rotate", Method: http.MethodPost, Path: "/bridge/hub/rotate", Scope: core.ScopeOperator,
+			Summary: "Give the hub a new identity, so that every caller has to join again",
+		}, rotateHub),
+		serve(Endpoint{
+			Name: "send-input", Method: http.MethodPost, Path: "/bridge/send-input", Scope: core.ScopeAgent,
+			Summary: "Refused: a shared hub has no conductors",
+		}, sendInput),
+		serve(Endpoint{
+			Name: "health", Method: AnyMethod, Path: "/health", Scope: ScopePublic, Bare: true,
+			Summary: "Tell whether the hub can serve, and how its sweeps do",
+		}, health),
+		serve(Endpoint{
+			Name: "health", Method: AnyMethod, Path: "/healthz", Scope: ScopePublic, Bare: true,
+			Summary: "The same as /health",
+		}, health),
+		serve(Endpoint{
+			Name: "root", Method: AnyMethod, Path: "/", Scope: ScopePublic, Bare: true,
+			Summary: "Read the state of the hub in one flat object",
+		}, readRoot),
+		serve(Endpoint{
+			Name: "root", Method: AnyMethod, Path: "/status", Scope: ScopePublic, Bare: true,
+			Summary: "The same as /",
+		}, readRoot),
+		serve(Endpoint{
+			Name: "openapi", Method: http.MethodGet, Path: "/openapi.json", Scope: core.ScopeRead, Bare: true,
+			Summary: "Read this document",
+		}, readOpenAPI),
+	}
+}
