@@ -70,6 +70,13 @@ const (
 	CodeClaudeUDSBridgeInvalid       Code = "CLAUDE_UDS_BRIDGE_INVALID"
 	CodeTmuxSessionInvalid           Code = "TMUX_SESSION_INVALID"
 	CodeTmuxServerInvalid            Code = "TMUX_SERVER_INVALID"
+
+	CodeQueueJobNotFound  Code = "queue_job_not_found"
+	CodeQueueJobDone      Code = "queue_job_done"
+	CodeQueueJobLeased    Code = "queue_job_leased"
+	CodeQueueJobDamaged   Code = "queue_job_damaged"
+	CodeQueueLeaseInvalid Code = "queue_lease_invalid"
+	CodeQueueContention   Code = "queue_contention"
 )
 
 // CodeEntry is one line of the catalogue.
@@ -124,6 +131,13 @@ var Codes = []CodeEntry{
 	{CodeClaudeUDSBridgeInvalid, KindInvalid, false, "A claude-uds locator's bridge_id is missing or not a reference."},
 	{CodeTmuxSessionInvalid, KindInvalid, false, "A tmux locator's session_name is not a reference."},
 	{CodeTmuxServerInvalid, KindInvalid, false, "A tmux locator's mux_server_id is not a reference."},
+
+	{CodeQueueJobNotFound, KindNotFound, false, "The archive queue has no job with this id."},
+	{CodeQueueJobDone, KindConflict, false, "The job is done; data.job is its current state."},
+	{CodeQueueJobLeased, KindConflict, false, "A worker holds the job; data.job is its current state."},
+	{CodeQueueJobDamaged, KindConflict, false, "The job's document cannot be read; details.id names it."},
+	{CodeQueueLeaseInvalid, KindConflict, false, "The job is not under this lease, or not leased at all; data.job is its current state."},
+	{CodeQueueContention, KindUnavailable, true, "Others kept changing the same job; nothing was done."},
 }
 
 var codeEntries = indexCodes(Codes)
@@ -153,7 +167,8 @@ type Error struct {
 	// Details tells what is wrong with the request: "field" names the field.
 	Details map[string]any
 	// Data is what the caller needs to go on: an Identity for the identity
-	// fences, a StalePresence for the generation fence, nil otherwise.
+	// fences, a StalePresence for the generation fence, an ArchiveJob for a refusal
+	// about that job, nil otherwise.
 	Data any
 	// RetryAfter is how long to wait before repeating; zero says nothing.
 	RetryAfter time.Duration
@@ -171,16 +186,22 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
+// retryAfter is how long a caller waits before it repeats what failed for a
+// reason that passes.
+const retryAfter = time.Second
+
 // Wrap returns an error with a code and a text that is safe to show around a
-// cause that is not.
+// cause that is not. A retryable code tells when to repeat.
 func Wrap(code Code, message string, cause error) *Error {
-	return &Error{Code: code, Message: message, cause: cause}
+	e := &Error{Code: code, Message: message, cause: cause}
+	if code.Entry().Retryable {
+		e.RetryAfter = retryAfter
+	}
+	return e
 }
 
 // Refuse returns an error with a code and a text.
-func Refuse(code Code, message string) *Error {
-	return &Error{Code: code, Message: message}
-}
+func Refuse(code Code, message string) *Error { return Wrap(code, message, nil) }
 
 // Invalid refuses a field of the request: INVALID_ARGUMENT with details.field.
 func Invalid(field, message string) *Error {
