@@ -1,0 +1,84 @@
+package functions
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"drawbridge/core"
+	"drawbridge/ddb"
+)
+
+// Version is the version of the hub, as health, status and the OpenAPI
+// document tell it.
+const Version = "0.1.0"
+
+// The settings a function reads from its environment, which template.yaml
+// sets. Region, credentials and AWS_ENDPOINT_URL are the SDK's own.
+const (
+	envTable       = "TABLE_NAME"
+	envAccount     = "DRAWBRIDGE_ACCOUNT_ID"
+	envCORSOrigins = "DRAWBRIDGE_CORS_ORIGINS"
+	envLogLevel    = "AWS_LAMBDA_LOG_LEVEL"
+)
+
+// Settings say where a hub keeps its state and who may call it.
+type Settings struct {
+	Table       string
+	Account     string // the AWS account of the table; part of the store's fingerprint
+	CORSOrigins []string
+	Log         *slog.Logger
+}
+
+// FromEnv builds the App of a deployed function: settings from getenv, clients
+// from the SDK's default configuration. It makes no request.
+func FromEnv(ctx context.Context, getenv func(string) string) (*App, error) {
+	settings := Settings{
+		Table:       getenv(envTable),
+		Account:     getenv(envAccount),
+		CORSOrigins: SplitOrigins(getenv(envCORSOrigins)),
+		Log:         NewLog(os.Stdout, getenv(envLogLevel)),
+	}
+	if settings.Table == "" {
+		return nil, errors.New(envTable + " is not set: it names the hub's table")
+	}
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load the AWS configuration: %w", err)
+	}
+	if cfg.Region == "" {
+		return nil, errors.New("AWS_REGION is not set: it names the region of the hub's table")
+	}
+	return Open(ForLambda(cfg), settings)
+}
+
+// Open builds an App over the clients of an AWS configuration. It makes no
+// request.
+func Open(cfg aws.Config, s Settings) (*App, error) {
+	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], CountSpend)
+	clock := core.SystemClock{}
+	ids := core.NewIDs(clock, rand.Reader)
+	store := ddb.Open(dynamodb.NewFromConfig(cfg), ddb.Table{Name: s.Table, Region: cfg.Region, Account: s.Account})
+	hub := core.New(core.Config{
+		Presence: store, Identity: store, Idempotency: store, Sweeps: store, Clock: clock, IDs: ids,
+	})
+	return New(Config{
+		Hub: hub, Tokens: store, Clock: clock, IDs: ids, Log: s.Log, Version: Version, CORSOrigins: s.CORSOrigins,
+	})
+}
+
+// Prewarm makes one small read, so that the first request finds a connection:
+// name resolution, TLS and signing cost more than the request itself, and the
+// time before the first invocation is not the client's. What it reads does not
+// matter, and neither does whether the function may read it.
+func (a *App) Prewarm(ctx context.Context) {
+	_, _, err := a.auth.store.ReadToken(ctx, core.TokenHash(""))
+	a.log.DebugContext(ctx, "prewarmed", slog.Bool("ok", err == nil))
+}
