@@ -305,14 +305,14 @@ type AgentTransition struct {
 type PresenceStore interface {
 	// RegisterAgent applies r whatever the agent's state is.
 	RegisterAgent(ctx context.Context, r AgentRegistration) (AgentWrite, error)
-	// ReadRegistration reads, in one request, the agent's generation (0 when
-	// unknown) and a stored answer.
-	ReadRegistration(ctx context.Context, agentID, recordID string) (int64, Opt[IdempotencyRecord], error)
+	// ReadRegistration reads, in one request, the agent (the zero Agent when it
+	// is unknown) and a stored answer.
+	ReadRegistration(ctx context.Context, agentID, recordID string) (Agent, Opt[IdempotencyRecord], error)
 	// RegisterAgentOnce applies r together with the stored answer, where the
-	// agent's generation is expected and no other answer is stored that is
-	// still valid at the write's start. It is false, with nothing done, when
-	// that does not hold any more.
-	RegisterAgentOnce(ctx context.Context, r AgentRegistration, expected int64, answer IdempotencyRecord) (bool, error)
+	// agent's generation is the one seen and no answer is stored that is still
+	// valid at the write's start. It is false, with nothing done, when that does
+	// not hold any more.
+	RegisterAgentOnce(ctx context.Context, r AgentRegistration, seen Agent, answer IdempotencyRecord) (bool, error)
 	// HeartbeatAgent extends a lease and makes the agent online. A write that
 	// started before the agent's latest change leaves it alone and succeeds.
 	HeartbeatAgent(ctx context.Context, b AgentHeartbeat) (AgentWrite, error)

@@ -68,19 +68,19 @@ func (h *Hub) registerOnce(ctx context.Context, w AgentRegistration, identity Id
 	}
 	now := InstantOf(w.Started)
 	for attempt := range onceAttempts {
-		generation, stored, err := h.presence.ReadRegistration(ctx, w.AgentID, key.id())
+		seen, stored, err := h.presence.ReadRegistration(ctx, w.AgentID, key.id())
 		if err != nil {
 			return Registration{}, fmt.Errorf("read registration: %w", err)
 		}
 		if stored.Set && now < stored.Value.ExpiresAt {
 			return replayRegistration(stored.Value, key)
 		}
-		answer := h.registration(w, identity, generation+1)
+		answer := h.registration(w, identity, seen.Generation+1)
 		record, err := key.record(answer, now)
 		if err != nil {
 			return Registration{}, err
 		}
-		done, err := h.presence.RegisterAgentOnce(ctx, w, generation, record)
+		done, err := h.presence.RegisterAgentOnce(ctx, w, seen, record)
 		if err != nil {
 			return Registration{}, fmt.Errorf("register agent once: %w", err)
 		}

@@ -37,9 +37,9 @@ type SweepRecord struct {
 // SweepOutcome is what a run of a sweep leaves in its record.
 type SweepOutcome struct {
 	Name      string
-	At        Instant
 	ErrorCode Code // "" for a success
 	Lag       time.Duration
+	WriteStamp
 }
 
 // SweepStore keeps the health of the sweeps.
@@ -71,7 +71,7 @@ func (h *Hub) RunSweep(ctx context.Context, name string) (SweepReport, error) {
 	}
 	report, failed := run(ctx)
 	report.Name = name
-	outcome := SweepOutcome{Name: name, At: InstantOf(h.clock.Now()), ErrorCode: CodeOf(failed), Lag: report.Lag}
+	outcome := SweepOutcome{Name: name, ErrorCode: CodeOf(failed), Lag: report.Lag, WriteStamp: h.stamp(h.clock.Now())}
 	if err := h.sweeps.RecordSweep(ctx, outcome); err != nil {
 		return report, errors.Join(failed, fmt.Errorf("record sweep: %w", err))
 	}

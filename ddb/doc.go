@@ -1,0 +1,2 @@
+// Package ddb keeps the hub in one DynamoDB table.
+package ddb

@@ -1,0 +1,207 @@
+package ddb
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"drawbridge/core"
+)
+
+// merged is a page over several sharded partitions: entries in the order of
+// their sort keys.
+type merged struct {
+	entries []item
+	more    bool // entries follow the last one
+}
+
+// merge reads a page of every shard at once and keeps the first limit entries
+// over all of them. A shard that has more ends the page at the last entry it
+// showed, because what it did not show may come before another shard's next.
+func (s *Store) merge(ctx context.Context, shards int, sortKey string, limit int, page func(shard int) query) (merged, error) {
+	pages := make([][]item, shards)
+	partial := make([]bool, shards)
+	err := parallel(shards, func(shard int) error {
+		var err error
+		pages[shard], partial[shard], err = s.keys(ctx, page(shard))
+		return err
+	})
+	if err != nil {
+		return merged{}, err
+	}
+	var m merged
+	m.entries = slices.Concat(pages...)
+	order := func(a, b item) int { return cmp.Compare(sortValue(a, sortKey), sortValue(b, sortKey)) }
+	slices.SortFunc(m.entries, order)
+	for shard, entries := range pages {
+		if !partial[shard] || len(entries) == 0 {
+			continue
+		}
+		end, _ := slices.BinarySearchFunc(m.entries, entries[len(entries)-1], order)
+		if end+1 < len(m.entries) {
+			m.entries = m.entries[:end+1]
+		}
+		m.more = true
+	}
+	if len(m.entries) > limit {
+		m.entries, m.more = m.entries[:limit], true
+	}
+	return m, nil
+}
+
+func sortValue(it item, name string) string {
+	r := reader{it: it}
+	return r.text(name)
+}
+
+// ScanAgents reads a page of ids from the shards of the list, or of a topic's
+// followers, and then their agents. Cost: 2 round trips; 8 index requests (4 for
+// a topic) and a batch, the keys read and 1 read unit an agent. IAM: Query on
+// the index list or, for a topic, the table; BatchGetItem.
+func (s *Store) ScanAgents(ctx context.Context, scan core.AgentScan) (core.AgentScanPage, error) {
+	shards, sortKey, page := agentShards, listSK, listQuery(scan)
+	if scan.Topic != "" {
+		shards, sortKey, page = topicShards, sk, followerQuery(scan)
+	}
+	m, err := s.merge(ctx, shards, sortKey, scan.Limit, page)
+	if err != nil || len(m.entries) == 0 {
+		return core.AgentScanPage{Done: true}, err
+	}
+	ids := make([]string, 0, len(m.entries))
+	for _, entry := range m.entries {
+		ids = append(ids, sortValue(entry, sortKey))
+	}
+	agents, err := s.readAgents(ctx, ids)
+	return core.AgentScanPage{Agents: agents, Last: ids[len(ids)-1], Done: !m.more}, err
+}
+
+func listQuery(scan core.AgentScan) func(shard int) query {
+	return func(shard int) query {
+		q := query{index: listIndex, condition: "list_pk = :pk", limit: scan.Limit}
+		q.values = item{":pk": text(agentPartition(shard))}
+		q.startAfter("list_sk", scan.After)
+		return q
+	}
+}
+
+func followerQuery(scan core.AgentScan) func(shard int) query {
+	return func(shard int) query {
+		q := query{condition: "pk = :pk", limit: scan.Limit}
+		q.values = item{":pk": text(topicPartition(scan.Topic, shard))}
+		q.startAfter("sk", scan.After)
+		return q
+	}
+}
+
+func (q *query) startAfter(sortKey, after string) {
+	if after == "" {
+		return // a key is never the empty text, and DynamoDB refuses to compare with it
+	}
+	q.condition += " AND " + sortKey + " > :after"
+	q.values[":after"] = text(after)
+}
+
+// readAgents reads agents in the order of the ids; one that is not there, which
+// only a hint can name, is left out.
+func (s *Store) readAgents(ctx context.Context, ids []string) ([]core.Agent, error) {
+	agents := make([]core.Agent, 0, len(ids))
+	for chunk := range slices.Chunk(ids, batchLimit) {
+		keys := make([]key, 0, len(chunk))
+		for _, id := range chunk {
+			keys = append(keys, agentKey(id))
+		}
+		found, err := s.batchGet(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			it, ok := found[k]
+			if !ok {
+				continue
+			}
+			agent, _, err := readAgent(it)
+			if err != nil {
+				return nil, err
+			}
+			agents = append(agents, agent)
+		}
+	}
+	return agents, nil
+}
+
+// DueAgents reads a page of due entries from all shards, earliest first, and
+// then their agents. Cost: 2 round trips (1 when nothing is due); 8 index
+// requests and a batch, the keys read and 1 read unit an agent. IAM: Query on
+// the index due, BatchGetItem.
+func (s *Store) DueAgents(ctx context.Context, scan core.DueScan) (core.DuePage, error) {
+	from := "0"
+	if scan.After != "" {
+		from = scan.After + "\x00" // the least text after it
+	}
+	m, err := s.merge(ctx, agentShards, dueSK, scan.Limit, func(shard int) query {
+		return query{
+			index:     dueIndex,
+			condition: "due_pk = :pk AND due_sk BETWEEN :from AND :before",
+			values: item{
+				":pk":     text(agentPartition(shard)),
+				":from":   text(from),
+				":before": text(duePrefix(scan.Before)),
+			},
+			limit: scan.Limit,
+		}
+	})
+	if err != nil || len(m.entries) == 0 {
+		return core.DuePage{}, err
+	}
+	return s.duePage(ctx, m)
+}
+
+func (s *Store) duePage(ctx context.Context, m merged) (core.DuePage, error) {
+	var page core.DuePage
+	var err error
+	if page.Oldest, err = deadlineOf(sortValue(m.entries[0], dueSK)); err != nil {
+		return page, core.Wrap(core.CodeInternal, "the store holds a due entry this hub cannot read", err)
+	}
+	if m.more {
+		page.Next = sortValue(m.entries[len(m.entries)-1], dueSK)
+	}
+	ids := make([]string, 0, len(m.entries))
+	for _, entry := range m.entries {
+		ids = append(ids, agentIDOf(sortValue(entry, pk)))
+	}
+	page.Agents, err = s.readAgents(ctx, ids)
+	return page, err
+}
+
+// TransitionAgent is one UpdateItem on what the sweep saw. The lease being the
+// one seen implies the contract's bound on it, and keeps the next deadline
+// right. It leaves the agent's own stamp alone: a sweep is not an operation of
+// the agent. Cost: 1 write unit, and 2 index units when the due entry moves or 1
+// when it goes. IAM: UpdateItem.
+func (s *Store) TransitionAgent(ctx context.Context, t core.AgentTransition) (bool, error) {
+	u := update{
+		key:       agentKey(t.Seen.ID),
+		set:       []string{"presence = :to", "swept_id = :wid"},
+		condition: []string{"generation = :generation", "presence = :from", "lease_ms = :lease", "due_sk = :due"},
+		values: item{
+			":to":         text(string(t.To)),
+			":wid":        text(t.WriteID),
+			":generation": number(t.Seen.Generation),
+			":from":       text(string(t.Seen.Status)),
+			":lease":      instant(t.Seen.LeaseExpires),
+			":due":        text(dueKey(t.Seen.DueAt, t.Seen.ID)),
+		},
+	}
+	if t.Due > 0 {
+		u.set = append(u.set, "due_sk = :next")
+		u.values[":next"] = text(dueKey(t.Due, t.Seen.ID))
+	} else {
+		u.remove = []string{duePK, dueSK}
+	}
+	it, done, err := s.apply(ctx, u)
+	if err != nil || done {
+		return done, err
+	}
+	_, stamp, err := readAgent(it)
+	return stamp.sweptID == t.WriteID, err
+}
