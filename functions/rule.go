@@ -68,6 +68,7 @@ type rule struct {
 
 // A shape is a request struct with its rules.
 type shape struct {
+	typ    reflect.Type
 	fields []shapeField
 	byName map[string]int
 }
@@ -81,7 +82,7 @@ type shapeField struct {
 // shapeOf compiles the tags of a request struct. Its errors are mistakes in
 // the program.
 func shapeOf(t reflect.Type) (*shape, error) {
-	s := &shape{byName: map[string]int{}}
+	s := &shape{typ: t, byName: map[string]int{}}
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Anonymous {
 			continue
