@@ -8,6 +8,9 @@ type Stack struct {
 	Account string
 	// APIEndpoint is the base URL of the HTTP API.
 	APIEndpoint string
+	// Names holds physical names by logical id where they are not the generated
+	// ones: the tables and buckets of a stack that AWS named.
+	Names map[string]string
 	// Parameters overrides defaults by name.
 	Parameters map[string]string
 }

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -163,10 +164,10 @@ func (e *evaluator) name(d declaration) {
 	r := resource{kind: d.kind}
 	switch d.kind {
 	case "AWS::DynamoDB::Table":
-		r.ref = first(d.properties.text("TableName"), generated)
+		r.ref = cmp.Or(e.stack.Names[d.id], d.properties.text("TableName"), generated)
 		r.attributes = map[string]string{"Arn": e.stack.arn("dynamodb", "table/"+r.ref)}
 	case "AWS::S3::Bucket":
-		r.ref = first(d.properties.text("BucketName"), strings.ToLower(generated))
+		r.ref = cmp.Or(e.stack.Names[d.id], d.properties.text("BucketName"), strings.ToLower(generated))
 		r.attributes = map[string]string{"Arn": "arn:aws:s3:::" + r.ref}
 	case "AWS::Serverless::Function":
 		r.ref = generated
@@ -182,13 +183,6 @@ func (e *evaluator) name(d declaration) {
 		r.attributes = map[string]string{"Arn": e.stack.arn("logs", "log-group:"+r.ref)}
 	}
 	e.resources[d.id] = r
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func (e *evaluator) readResource(t *Template, d declaration) {

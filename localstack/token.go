@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"drawbridge/core"
+)
+
+const (
+	tokenVariable = "DRAWBRIDGE_TOKEN"
+	tokenFile     = "token"
+	// Only the user who starts the hub may read its token.
+	tokenMode  = 0o600
+	folderMode = 0o700
+)
+
+// A bootstrapToken holds every scope. It comes from the environment, from the
+// file of an earlier start, or is new.
+type bootstrapToken struct {
+	value string
+	// shell is how a shell writes the token without showing it.
+	shell string
+	// place tells the user where it is.
+	place string
+}
+
+func findToken(folder string, getenv func(string) string) (bootstrapToken, error) {
+	if value := getenv(tokenVariable); value != "" {
+		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return bootstrapToken{}, errors.New(tokenVariable + " must be printable ASCII without spaces")
+		}
+		return bootstrapToken{value, "$" + tokenVariable, "the environment variable " + tokenVariable}, nil
+	}
+	path := filepath.Join(folder, tokenFile)
+	value, err := tokenIn(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		value, err = newTokenIn(path)
+	}
+	if err != nil {
+		return bootstrapToken{}, err
+	}
+	return bootstrapToken{value, "$(cat " + quote(path) + ")", path}, nil
+}
+
+// tokenIn reads a token file and takes it away from everybody else.
+func tokenIn(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	if info.Mode().Perm()&^tokenMode != 0 {
+		if err := os.Chmod(path, tokenMode); err != nil {
+			return "", fmt.Errorf("others can read the token in %s: %w", path, err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	value := strings.TrimSpace(string(text))
+	if value == "" {
+		return "", fmt.Errorf("the token file %s is empty; delete it to get a new token", path)
+	}
+	return value, nil
+}
+
+// newTokenIn makes a token and writes it so that a crash leaves either no file or
+// a whole one.
+func newTokenIn(path string) (string, error) {
+	value, err := core.NewToken(rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), folderMode); err != nil {
+		return "", fmt.Errorf("make the data folder: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), tokenFile+"-*") // mode 0600
+	if err != nil {
+		return "", fmt.Errorf("write the token: %w", err)
+	}
+	defer os.Remove(f.Name()) // gone after the rename
+	_, err = f.WriteString(value + "\n")
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write the token: %w", err)
+	}
+	return value, nil
+}
+
+// record makes the hub know the token.
+func (b bootstrapToken) record(ctx context.Context, store core.TokenStore) error {
+	_, err := store.CreateToken(ctx, core.Token{
+		Hash:      core.TokenHash(b.value),
+		Name:      "bootstrap",
+		Scopes:    []core.Scope{core.ScopeRead, core.ScopeAgent, core.ScopeOperator},
+		CreatedAt: core.InstantOf(time.Now()),
+	})
+	if err != nil {
+		return fmt.Errorf("record the token: %w", err)
+	}
+	return nil
+}
+
+// quote writes a path for a shell.
+func quote(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-", r))
+	}) {
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	}
+	return path
+}
