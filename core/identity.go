@@ -44,9 +44,9 @@ type IdentityRecord struct {
 
 // IdentityStore keeps the one identity of the hub.
 type IdentityStore interface {
-	// Store tells what the store is: its type, its name and the fingerprint of
+	// Describe tells what the store is: its type, its name and the fingerprint of
 	// what identifies it. It makes no request.
-	Store() (kind, name, fingerprint string)
+	Describe() (kind, name, fingerprint string)
 	// ReadIdentity returns the identity, strongly consistent; false when none
 	// was made yet.
 	ReadIdentity(ctx context.Context) (IdentityRecord, bool, error)
@@ -187,7 +187,7 @@ func (c *identityCache) put(r IdentityRecord) Identity {
 }
 
 func (c *identityCache) describe(r IdentityRecord) Identity {
-	kind, name, fingerprint := c.store.Store()
+	kind, name, fingerprint := c.store.Describe()
 	return Identity{
 		HubInstanceID:    r.HubInstanceID,
 		StoreFingerprint: fingerprint,

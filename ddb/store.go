@@ -51,8 +51,8 @@ func Open(client *dynamodb.Client, t Table) *Store {
 	return &Store{client: client, table: t.Name, fingerprint: storeType + ":" + hex.EncodeToString(sum[:])}
 }
 
-// Store tells the store's type, the table's name and its fingerprint.
-func (s *Store) Store() (kind, name, fingerprint string) {
+// Describe tells the store's type, the table's name and its fingerprint.
+func (s *Store) Describe() (kind, name, fingerprint string) {
 	return storeType, s.table, s.fingerprint
 }
 
