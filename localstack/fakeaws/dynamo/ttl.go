@@ -1,0 +1,159 @@
+package dynamo
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"drawbridge/localstack/fakeaws/engine"
+)
+
+// oldestExpiry is how far in the past an expiry may lie: AWS leaves items
+// alone whose TTL is more than five years ago, taking it for a mistake.
+const oldestExpiry = 5 * 365 * 24 * time.Hour
+
+type timeToLiveInput struct {
+	TableName               *string
+	TimeToLiveSpecification *timeToLiveSpecification
+}
+
+type timeToLiveSpecification struct {
+	AttributeName *string
+	Enabled       *bool
+}
+
+func (e *Engine) updateTimeToLive(body []byte) (answer, error) {
+	in := &timeToLiveInput{}
+	if err := readAdmin(body, in); err != nil {
+		return answer{}, err
+	}
+	s := in.TimeToLiveSpecification
+	switch {
+	case in.TableName == nil:
+		return answer{}, missingParameter("tableName")
+	case s == nil:
+		return answer{}, missingParameter("timeToLiveSpecification")
+	case s.Enabled == nil:
+		return answer{}, missingParameter("timeToLiveSpecification.enabled")
+	case s.AttributeName == nil:
+		return answer{}, missingParameter("timeToLiveSpecification.attributeName")
+	}
+	if err := checkKeyName(*s.AttributeName, "timeToLiveSpecification.attributeName"); err != nil {
+		return answer{}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t, err := e.describedTable(*in.TableName)
+	if err != nil {
+		return answer{}, err
+	}
+	current := t.definition.TTLAttribute
+	changed := *t.definition
+	switch {
+	case *s.Enabled && current != "":
+		return answer{}, validationError("TimeToLive is already enabled")
+	case *s.Enabled:
+		changed.TTLAttribute = *s.AttributeName
+	case current == "":
+		return answer{}, validationError("TimeToLive is already disabled")
+	case current != *s.AttributeName:
+		return answer{}, validationError("TimeToLive is active on a different AttributeName: current AttributeName is %s", current)
+	default:
+		changed.TTLAttribute = ""
+	}
+	ticket, err := e.redefine(t, &changed)
+	if err != nil {
+		return answer{}, err
+	}
+	return answered(map[string]any{"TimeToLiveSpecification": s}, ticket)
+}
+
+func (e *Engine) describeTimeToLive(body []byte) (answer, error) {
+	in := &tableNameInput{}
+	if err := readAdmin(body, in); err != nil {
+		return answer{}, err
+	}
+	if in.TableName == nil {
+		return answer{}, missingParameter("tableName")
+	}
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	t, err := e.describedTable(*in.TableName)
+	if err != nil {
+		return answer{}, err
+	}
+	description := map[string]string{"TimeToLiveStatus": "DISABLED"}
+	if name := t.definition.TTLAttribute; name != "" {
+		description = map[string]string{"TimeToLiveStatus": "ENABLED", "AttributeName": name}
+	}
+	return answered(map[string]any{"TimeToLiveDescription": description}, e.barrier())
+}
+
+// CollectExpired deletes the items of a table whose TTL attribute, a number of
+// seconds since 1970, lies in the past by the engine's clock, and returns how
+// many. Nothing else ever deletes them. It returns when the deletions are
+// durable; it costs a walk over the table under the lock.
+func (e *Engine) CollectExpired(tableName string) (int, error) {
+	count, ticket, err := e.collectExpired(tableName)
+	if err != nil || ticket == nil {
+		return count, err
+	}
+	if err := ticket.Wait(); err != nil {
+		return 0, fmt.Errorf("delete expired items: %w", err)
+	}
+	return count, nil
+}
+
+func (e *Engine) collectExpired(tableName string) (int, engine.Ticket, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.tables[tableName]
+	if t == nil {
+		return 0, nil, namedTableNotFound(tableName)
+	}
+	name := t.definition.TTLAttribute
+	if name == "" {
+		return 0, nil, nil
+	}
+	now := e.clock()
+	var changes []change
+	t.rows.Scan(func(key string, it *item) bool {
+		if v, ok := it.get(name); ok && expired(v, now) {
+			changes = append(changes, change{table: t, key: key, before: it})
+		}
+		return true
+	})
+	// TTL deletions are free of write units.
+	return len(changes), e.commit(changes, &usages{}), nil
+}
+
+func expired(v value, now time.Time) bool {
+	if v.kind != kindNumber {
+		return false
+	}
+	seconds, err := strconv.ParseFloat(v.text, 64)
+	if err != nil || math.Abs(seconds) > math.MaxInt64/2 {
+		return false
+	}
+	at := time.Unix(int64(math.Floor(seconds)), 0)
+	return at.Before(now) && at.After(now.Add(-oldestExpiry))
+}
+
+// readAdmin reads a request that is not on the hot path.
+func readAdmin(body []byte, into any) error {
+	if err := json.Unmarshal(body, into); err != nil {
+		return serializationError("Unable to parse the request: %s", err)
+	}
+	return nil
+}
+
+// answered makes an answer of a JSON document.
+func answered(document any, ticket engine.Ticket) (answer, error) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		return answer{}, fmt.Errorf("encode answer: %w", err)
+	}
+	return answer{body: body, ticket: ticket}, nil
+}
