@@ -1,0 +1,133 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+const (
+	dataFile = "journal.db"
+	pidFile  = "journal.pid" // who holds the folder; the lock itself is on dataFile
+
+	// reserved starts the names of buckets that are not spaces.
+	reserved     = "\x00"
+	formatBucket = reserved + "format"
+	formatKey    = "version"
+	// format is the version of what this package and the engines write. A
+	// folder of another version is refused, not converted.
+	format = "1"
+)
+
+// folder is the data folder held by this process.
+type folder struct{ dir string }
+
+// Open takes the folder, which is made when it is absent, and returns its
+// journal. A folder in use, of another format version or not a journal's is
+// refused at once and left as it is.
+func Open(dir string) (*Journal, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder: %w", err)
+	}
+	f := &folder{dir: dir}
+	db, err := f.take()
+	if err != nil {
+		return nil, err
+	}
+	if err := f.prepare(db); err != nil {
+		return nil, errors.Join(err, f.release(db))
+	}
+	j := &Journal{folder: f, db: db, open: newGroup(), stopped: make(chan struct{})}
+	j.work = sync.Cond{L: &j.mu}
+	go j.commitGroups()
+	return j, nil
+}
+
+// take opens and locks the data file.
+func (f *folder) take() (*bolt.DB, error) {
+	db, err := bolt.Open(filepath.Join(f.dir, dataFile), 0o600, &bolt.Options{
+		Timeout:      time.Millisecond, // the shortest there is; zero waits for ever
+		FreelistType: bolt.FreelistMapType,
+	})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, fmt.Errorf("the folder %s is in use by %s; stop it or choose another folder", f.dir, f.holder())
+	case err != nil:
+		return nil, fmt.Errorf("open %s: %w", filepath.Join(f.dir, dataFile), err)
+	}
+	return db, nil
+}
+
+// prepare checks or writes the format version, names this process as the
+// holder, and makes the files' names themselves survive a loss of power.
+func (f *folder) prepare(db *bolt.DB) error {
+	if err := db.Update(checkFormat); err != nil {
+		return fmt.Errorf("the folder %s: %w", f.dir, err)
+	}
+	if err := os.WriteFile(filepath.Join(f.dir, pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write who holds the folder: %w", err)
+	}
+	for _, dir := range []string{f.dir, filepath.Dir(f.dir)} {
+		if err := syncFolder(dir); err != nil {
+			return fmt.Errorf("sync %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+func checkFormat(tx *bolt.Tx) error {
+	if bucket := tx.Bucket([]byte(formatBucket)); bucket != nil {
+		if version := string(bucket.Get([]byte(formatKey))); version != format {
+			return fmt.Errorf("its data is of format version %q; this program reads version %q", version, format)
+		}
+		return nil
+	}
+	if name, _ := tx.Cursor().First(); name != nil {
+		return errors.New("its data has no format version: it is not Drawbridge's")
+	}
+	bucket, err := tx.CreateBucket([]byte(formatBucket))
+	if err != nil {
+		return err
+	}
+	return bucket.Put([]byte(formatKey), []byte(format))
+}
+
+// holder names the process that holds the folder, as far as it can be known.
+func (f *folder) holder() string {
+	b, err := os.ReadFile(filepath.Join(f.dir, pidFile))
+	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
+		return "process " + pid
+	}
+	return "another process"
+}
+
+// release gives the folder up. The name of the holder goes first: afterwards
+// it could be the next holder's.
+func (f *folder) release(db *bolt.DB) error {
+	err := os.Remove(filepath.Join(f.dir, pidFile))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, db.Close())
+}
+
+// syncFolder makes the entries of a folder stable. Windows has no such call.
+func syncFolder(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
