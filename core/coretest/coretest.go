@@ -111,6 +111,13 @@ func NewHub(s Store, clock core.Clock) *core.Hub {
 	})
 }
 
+// meet makes the identity, so that the next write is the one under test.
+func (b *bench) meet() {
+	b.t.Helper()
+	_, err := b.hub.Identity(b.ctx)
+	b.must(err)
+}
+
 // tick moves the clock by the least that orders two writes.
 func (b *bench) tick() { b.clock.Advance(time.Microsecond) }
 

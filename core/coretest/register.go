@@ -24,6 +24,7 @@ func testRegister(t *testing.T, open func(*testing.T) *bench) {
 
 	t.Run("under lost answers no generation is given twice, and a gap costs a lost answer", func(t *testing.T) {
 		b := open(t)
+		b.meet()
 		const lost = 8
 		for range lost {
 			defer b.LoseNextWrite()()
@@ -41,6 +42,7 @@ func testRegister(t *testing.T, open func(*testing.T) *bench) {
 	// drop the response, let the SDK retry.
 	t.Run("a register whose answer was lost succeeds as replayed and counts once", func(t *testing.T) {
 		b := open(t)
+		b.meet()
 		for want := int64(1); want <= 3; want++ {
 			stop := b.LoseNextWrite()
 			r := b.register("a")
@@ -132,8 +134,7 @@ func testRegister(t *testing.T, open func(*testing.T) *bench) {
 // race registers one id n times at once and returns the generations in order.
 func (b *bench) race(n int) []int64 {
 	b.t.Helper()
-	_, err := b.hub.Identity(b.ctx)
-	b.must(err)
+	b.meet()
 	generations := make([]int64, n)
 	errs := make([]error, n)
 	var wait sync.WaitGroup

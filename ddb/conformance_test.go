@@ -1,0 +1,11 @@
+package ddb_test
+
+import (
+	"testing"
+
+	"drawbridge/core/coretest"
+)
+
+func TestTheStoreConforms(t *testing.T) {
+	coretest.Run(t, func(t *testing.T) coretest.Harness { return newWorld(t).harness(300) })
+}

@@ -1,0 +1,147 @@
+package ddb_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"drawbridge/core"
+	"drawbridge/core/coretest"
+	"drawbridge/ddb"
+	"drawbridge/localstack/fakeaws"
+	"drawbridge/localstack/template"
+)
+
+// world is an embedded AWS with the template's table in it.
+type world struct {
+	aws     *fakeaws.Server
+	network *network
+	client  *dynamodb.Client
+	table   string
+	store   *ddb.Store
+}
+
+var tables atomic.Int64
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	server, err := fakeaws.Open(fakeaws.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{aws: server, table: fmt.Sprintf("hub-%d", tables.Add(1))}
+	cfg := server.Config()
+	w.network = &network{inner: cfg.HTTPClient}
+	cfg.HTTPClient = w.network
+	w.client = dynamodb.NewFromConfig(cfg)
+	stack, err := template.Load("../template.yaml", template.Local())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := stack.Tables[0].CreateInput()
+	in.TableName = aws.String(w.table)
+	if _, err := w.client.CreateTable(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	w.store = ddb.Open(w.client, ddb.Table{Name: w.table, Region: cfg.Region, Account: "000000000000"})
+	return w
+}
+
+func (w *world) hub(clock core.Clock) *core.Hub {
+	return core.New(core.Config{
+		Presence: w.store, Identity: w.store, Idempotency: w.store, Sweeps: w.store,
+		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
+	})
+}
+
+func (w *world) harness(seeds int) coretest.Harness {
+	return coretest.Harness{Store: w.store, LoseNextWrite: w.network.loseNextWrite, ResendWrites: w.network.resendWrites, Seeds: seeds}
+}
+
+// network stands between the SDK and the server. It loses answers of writes
+// that were carried out, and delivers copies of writes once more.
+type network struct {
+	inner aws.HTTPClient
+
+	mu     sync.Mutex
+	losing int
+	sent   []sentRequest
+}
+
+type sentRequest struct {
+	request *http.Request
+	body    []byte
+}
+
+var errLost = errors.New("connection reset by peer")
+
+func (n *network) Do(r *http.Request) (*http.Response, error) {
+	if !isWrite(r) {
+		return n.inner.Do(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	sent := sentRequest{r, body}
+	response, err := n.inner.Do(sent.copy())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sent = append(n.sent, sent)
+	if err == nil && n.losing > 0 {
+		n.losing--
+		return nil, errors.Join(errLost, response.Body.Close())
+	}
+	return response, err
+}
+
+func (s sentRequest) copy() *http.Request {
+	r := s.request.Clone(s.request.Context())
+	r.Body = io.NopCloser(bytes.NewReader(s.body))
+	return r
+}
+
+func isWrite(r *http.Request) bool {
+	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	switch op {
+	case "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem":
+		return true
+	}
+	return false
+}
+
+func (n *network) loseNextWrite() (stop func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.losing++
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.losing = 0
+	}
+}
+
+func (n *network) resendWrites() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.sent {
+		if response, err := n.inner.Do(s.copy()); err == nil {
+			_ = response.Body.Close() // the answer to a copy goes nowhere
+		}
+	}
+}
