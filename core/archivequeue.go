@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -115,6 +116,26 @@ type ArchiveFailure struct {
 	extra []rawField
 }
 
+// Validate refuses malformed progress, with INVALID_ARGUMENT.
+func (p ArchiveProgress) Validate() error {
+	if err := checkSafe("bytes", p.Bytes); err != nil {
+		return err
+	}
+	return checkSafe("of", p.Of)
+}
+
+// Validate refuses a malformed failure, with INVALID_ARGUMENT; field is its
+// name in the request.
+func (f ArchiveFailure) Validate(field string) error {
+	if err := checkID(field+".code", f.Code); err != nil {
+		return err
+	}
+	if len(f.Message) > MaxArchiveTextBytes || !utf8.ValidString(f.Message) {
+		return Invalid(field+".message", fmt.Sprintf("%s.message must be UTF-8 of at most %d bytes", field, MaxArchiveTextBytes))
+	}
+	return nil
+}
+
 // ArchiveResult is what a worker made of the source.
 type ArchiveResult struct {
 	ArchiveID        string
@@ -124,6 +145,24 @@ type ArchiveResult struct {
 	Deduplicated     Opt[bool]
 
 	extra []rawField
+}
+
+// Validate refuses a malformed result, with INVALID_ARGUMENT.
+func (r ArchiveResult) Validate() error {
+	if err := checkID("result.archive_id", r.ArchiveID); err != nil {
+		return err
+	}
+	if err := checkID("result.ciphertext_sha256", r.CiphertextSHA256); err != nil {
+		return err
+	}
+	return checkSafe("result.bytes", r.Bytes)
+}
+
+func checkSafe(field string, n int64) error {
+	if n < 0 || n > maxSafeInteger {
+		return Invalid(field, field+" must be from 0 to 2^53-1")
+	}
+	return nil
 }
 
 // Same tells whether two results say the same, apart from when.
@@ -182,8 +221,8 @@ func (r ArchiveRequest) Validate() error {
 	if err := checkArchivePath(r.SourcePath); err != nil {
 		return err
 	}
-	if r.SourceBytes < 0 || r.SourceBytes > maxSafeInteger {
-		return Invalid("source_bytes", "source_bytes must be from 0 to 2^53-1")
+	if err := checkSafe("source_bytes", r.SourceBytes); err != nil {
+		return err
 	}
 	if !inYears0To9999(r.SourceModifiedAt) {
 		return Invalid("source_modified_at", "source_modified_at must be in the years 0 to 9999")
@@ -275,18 +314,9 @@ func (c ArchiveClaim) Filtered() bool {
 // Wants tells whether the claim's filters take the job. Exclude is not one of
 // them: it is decided by the id alone.
 func (c ArchiveClaim) Wants(j ArchiveJob) bool {
-	return (len(c.Agents) == 0 || contains(c.Agents, j.Agent)) &&
-		(len(c.Events) == 0 || contains(c.Events, j.Event)) &&
+	return (len(c.Agents) == 0 || slices.Contains(c.Agents, j.Agent)) &&
+		(len(c.Events) == 0 || slices.Contains(c.Events, j.Event)) &&
 		strings.HasPrefix(j.SourcePath, c.PathPrefix)
-}
-
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
 }
 
 // ArchiveClaimed is what a claim got.
@@ -311,6 +341,17 @@ type ArchiveCompletion struct {
 	Result  ArchiveResult // CompletedAt is ignored
 	// Snapshot is what the worker read; without one, the job's own observation.
 	Snapshot Opt[ArchiveSnapshot]
+}
+
+// Validate refuses a malformed completion, with INVALID_ARGUMENT.
+func (c ArchiveCompletion) Validate() error {
+	if err := c.Result.Validate(); err != nil || !c.Snapshot.Set {
+		return err
+	}
+	if !inYears0To9999(c.Snapshot.Value.ModifiedAt) {
+		return Invalid("source_snapshot.modified_at", "source_snapshot.modified_at must be in the years 0 to 9999")
+	}
+	return checkSafe("source_snapshot.bytes", c.Snapshot.Value.Bytes)
 }
 
 // ArchiveCompleted is the outcome of a completion.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,11 +81,11 @@ func DecodeArchiveJob(id string, data []byte) (ArchiveJob, error) {
 	return j, o.done()
 }
 
-func (o *object) job(j *ArchiveJob) {
+func (o *archiveObject) job(j *ArchiveJob) {
 	j.ID = o.text("id")
 	o.check("id", IsArchiveJobID(j.ID), "must be 64 lower-case hex characters")
 	j.Status = ArchiveStatus(o.text("status"))
-	o.check("status", contains(statusNames(), string(j.Status)), "must be ready, leased, done or failed")
+	o.check("status", slices.Contains(ArchiveStatuses, j.Status), "must be ready, leased, done or failed")
 	j.Agent = o.text("agent")
 	j.SourcePath = o.text("sourcePath")
 	o.check("sourcePath", isAbsolutePath(j.SourcePath), "must be absolute")
@@ -122,17 +123,9 @@ func (o *object) job(j *ArchiveJob) {
 	j.extra = o.rest()
 }
 
-func statusNames() []string {
-	names := make([]string, 0, len(ArchiveStatuses))
-	for _, s := range ArchiveStatuses {
-		names = append(names, string(s))
-	}
-	return names
-}
-
-// object reads the fields of one JSON object. The first broken rule is kept;
+// archiveObject reads the fields of one JSON object. The first broken rule is kept;
 // after it every read answers a zero value.
-type object struct {
+type archiveObject struct {
 	path   string // prefix of the fields' names in errors
 	fields []rawField
 	byName map[string]int
@@ -141,7 +134,7 @@ type object struct {
 }
 
 // readObject splits an object into its fields without decoding their values.
-func readObject(path string, data []byte) (*object, error) {
+func readObject(path string, data []byte) (*archiveObject, error) {
 	if !json.Valid(data) {
 		return nil, &DamagedError{Field: strings.TrimSuffix(path, "."), Reason: "is not JSON"}
 	}
@@ -149,7 +142,7 @@ func readObject(path string, data []byte) (*object, error) {
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return nil, &DamagedError{Field: strings.TrimSuffix(path, "."), Reason: "is not an object"}
 	}
-	o := &object{path: path, byName: map[string]int{}}
+	o := &archiveObject{path: path, byName: map[string]int{}}
 	for d.More() {
 		from := d.InputOffset()
 		name, err := d.Token()
@@ -172,19 +165,19 @@ func readObject(path string, data []byte) (*object, error) {
 	return o, nil
 }
 
-func (o *object) fail(field, reason string) {
+func (o *archiveObject) fail(field, reason string) {
 	if o.err == nil {
 		o.err = &DamagedError{Field: o.path + field, Reason: reason}
 	}
 }
 
-func (o *object) check(field string, holds bool, rule string) {
+func (o *archiveObject) check(field string, holds bool, rule string) {
 	if !holds {
 		o.fail(field, rule)
 	}
 }
 
-func (o *object) done() error {
+func (o *archiveObject) done() error {
 	if o.err != nil {
 		return o.err
 	}
@@ -192,13 +185,13 @@ func (o *object) done() error {
 }
 
 // adopt takes over what went wrong in a nested object.
-func (o *object) adopt(n *object) {
+func (o *archiveObject) adopt(n *archiveObject) {
 	if o.err == nil {
 		o.err = n.err
 	}
 }
 
-func (o *object) take(field string) (json.RawMessage, bool) {
+func (o *archiveObject) take(field string) (json.RawMessage, bool) {
 	i, ok := o.byName[field]
 	if !ok {
 		return nil, false
@@ -208,7 +201,7 @@ func (o *object) take(field string) (json.RawMessage, bool) {
 }
 
 // rest are the fields that nothing took.
-func (o *object) rest() []rawField {
+func (o *archiveObject) rest() []rawField {
 	var rest []rawField
 	for i, f := range o.fields {
 		if !o.taken[i] {
@@ -219,20 +212,20 @@ func (o *object) rest() []rawField {
 }
 
 // text reads a required string that is not empty.
-func (o *object) text(field string) string {
+func (o *archiveObject) text(field string) string {
 	s := o.anyText(field)
 	o.check(field, s != "", "must not be empty")
 	return s
 }
 
 // anyText reads a required string.
-func (o *object) anyText(field string) string {
+func (o *archiveObject) anyText(field string) string {
 	s := o.optionalText(field)
 	o.check(field, s.Set, "is missing")
 	return s.Value
 }
 
-func (o *object) optionalText(field string) Opt[string] {
+func (o *archiveObject) optionalText(field string) Opt[string] {
 	raw, ok := o.take(field)
 	if !ok {
 		return Opt[string]{}
@@ -263,7 +256,7 @@ func writtenReplacements(quoted []byte) int {
 	return n
 }
 
-func (o *object) optionalBool(field string) Opt[bool] {
+func (o *archiveObject) optionalBool(field string) Opt[bool] {
 	raw, ok := o.take(field)
 	if !ok {
 		return Opt[bool]{}
@@ -279,7 +272,7 @@ func (o *object) optionalBool(field string) Opt[bool] {
 }
 
 // integer reads a required integer from least to 2^53-1.
-func (o *object) integer(field string, least int64) int64 {
+func (o *archiveObject) integer(field string, least int64) int64 {
 	raw, ok := o.take(field)
 	if !ok {
 		o.fail(field, "is missing")
@@ -308,7 +301,7 @@ func parseInteger(s string) (int64, error) {
 	return int64(f), nil
 }
 
-func (o *object) instant(field string) Instant {
+func (o *archiveObject) instant(field string) Instant {
 	s := o.anyText(field)
 	if o.err != nil {
 		return 0
@@ -322,7 +315,7 @@ func (o *object) instant(field string) Instant {
 	return InstantOf(t)
 }
 
-func (o *object) nested(field string) *object {
+func (o *archiveObject) nested(field string) *archiveObject {
 	raw, ok := o.take(field)
 	if !ok || o.err != nil {
 		return nil
@@ -344,7 +337,7 @@ func ArchiveTime(i Instant) string { return i.Time().Format(archiveTimeLayout) }
 // EncodeArchiveJob writes the document of a job: one line, the known fields in
 // a fixed order, then those that are not known, byte for byte.
 func EncodeArchiveJob(j ArchiveJob) []byte {
-	var w objectWriter
+	var w documentWriter
 	w.open()
 	w.integer("version", archiveDocumentVersion)
 	w.text("id", j.ID)
@@ -400,17 +393,17 @@ func EncodeArchiveJob(j ArchiveJob) []byte {
 	return w.Bytes()
 }
 
-type objectWriter struct {
+type documentWriter struct {
 	bytes.Buffer
 	first bool // no field of the innermost object has been written
 }
 
-func (w *objectWriter) open() {
+func (w *documentWriter) open() {
 	w.WriteByte('{')
 	w.first = true
 }
 
-func (w *objectWriter) close(extra []rawField) {
+func (w *documentWriter) close(extra []rawField) {
 	for _, f := range extra {
 		w.comma()
 		w.Write(f.name)
@@ -421,31 +414,31 @@ func (w *objectWriter) close(extra []rawField) {
 	w.first = false
 }
 
-func (w *objectWriter) comma() {
+func (w *documentWriter) comma() {
 	if !w.first {
 		w.WriteByte(',')
 	}
 	w.first = false
 }
 
-func (w *objectWriter) name(name string) {
+func (w *documentWriter) name(name string) {
 	w.comma()
 	w.WriteString(`"` + name + `":`)
 }
 
-func (w *objectWriter) nested(name string) {
+func (w *documentWriter) nested(name string) {
 	w.name(name)
 	w.open()
 }
 
-func (w *objectWriter) integer(name string, n int64) {
+func (w *documentWriter) integer(name string, n int64) {
 	w.name(name)
 	w.WriteString(strconv.FormatInt(n, 10))
 }
 
-func (w *objectWriter) instant(name string, i Instant) { w.text(name, ArchiveTime(i)) }
+func (w *documentWriter) instant(name string, i Instant) { w.text(name, ArchiveTime(i)) }
 
-func (w *objectWriter) text(name, s string) {
+func (w *documentWriter) text(name, s string) {
 	w.name(name)
 	e := json.NewEncoder(&w.Buffer)
 	e.SetEscapeHTML(false)

@@ -1,0 +1,115 @@
+package s3queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"drawbridge/core"
+)
+
+// grace is how old a marker that its job does not name must be before it is
+// taken for the remains of a writer that died, and not for the beginning of a
+// write under way. Nothing goes wrong when it is mistaken: see fence.
+const grace = 30 * time.Second
+
+// examine reads the job of a marker whose moment has come and puts right what
+// it finds: an enqueue that died half-way is finished, a crash loop is
+// dead-lettered, an early hint moved, a stale one noted for clearing. It returns
+// the job, or nil where there is none.
+func (q *Queue) examine(ctx context.Context, m marker, l *litter) (*record, error) {
+	r, err := q.read(ctx, m.id)
+	var damaged *damagedDocument
+	switch {
+	case errors.As(err, &damaged):
+		if err := q.reportDamage(ctx, m.id); err != nil {
+			return nil, err
+		}
+		l.add(m.key)
+		return nil, nil
+	case errors.Is(err, errAbsent):
+		return q.orphan(ctx, m, l)
+	case err != nil:
+		return nil, err
+	}
+	r, err = q.repair(ctx, m, r, l)
+	if errors.Is(err, errLost) || errors.Is(err, errConflict) {
+		return &r, nil // someone else is at it
+	}
+	return &r, missing(err)
+}
+
+// repair puts a marker right that was met with its job. errLost means that the
+// job changed meanwhile.
+func (q *Queue) repair(ctx context.Context, m marker, r record, l *litter) (record, error) {
+	now := q.now()
+	named := m.key == r.stamp.marker
+	switch {
+	case r.job.Exhausted(now, q.settings):
+		next, err := q.apply(ctx, r, change{job: r.job.DeadLettered(now)}, l)
+		if err == nil {
+			l.add(m.key)
+		}
+		return next, err
+	case r.job.Status == core.ArchiveDone && !named:
+		l.add(m.key) // done is for ever: nothing will name it
+		return r, nil
+	case named && early(m, r.job, now):
+		return q.apply(ctx, r, change{job: r.job}, l)
+	case named || r.job.Claimable(now, q.settings) || !m.writtenBefore(now.Add(-grace)):
+		return r, nil
+	}
+	return q.fence(ctx, m, r, l)
+}
+
+// early tells whether the marker's moment has come while the lease lives on.
+func early(m marker, j core.ArchiveJob, now core.Instant) bool {
+	return j.Status == core.ArchiveLeased && m.at <= now && !j.Lapsed(now)
+}
+
+// fence makes it safe to delete a marker that the job does not name. Its writer
+// may be about to replace the document that was just read: replacing it first,
+// by the same job, makes that write fail, and the writer announces anew.
+func (q *Queue) fence(ctx context.Context, m marker, r record, l *litter) (record, error) {
+	next, err := q.apply(ctx, r, change{job: r.job, marked: true}, l)
+	if err == nil {
+		l.add(m.key)
+	}
+	return next, err
+}
+
+// orphan finishes the enqueue that left the marker and no job. A marker of a job
+// that was removed since is cleared.
+func (q *Queue) orphan(ctx context.Context, m marker, l *litter) (*record, error) {
+	if !m.writtenBefore(q.now().Add(-grace)) {
+		return nil, nil
+	}
+	_, intent, err := q.get(ctx, m.key, core.MaxArchiveDocumentBytes)
+	if errors.Is(err, errAbsent) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	job, err := core.DecodeArchiveJob(m.id, intent)
+	if err != nil || markerOf(job, m.nonce).key != m.key {
+		l.add(m.key) // no enqueue left it, so the job was removed
+		return nil, nil
+	}
+	own := record{job: job, stamp: stamp{writes: []string{m.nonce}, created: m.nonce, marker: m.key}}
+	if err := q.announce(ctx, own.source(), nil); err != nil {
+		return nil, err
+	}
+	if own, err = q.establish(ctx, own); err != nil {
+		return nil, missing(err)
+	}
+	if own, _, err = q.supersede(ctx, own, l); err != nil {
+		return nil, err
+	}
+	return &own, nil
+}
+
+// reportDamage makes stats count and name a document that cannot be read.
+func (q *Queue) reportDamage(ctx context.Context, id string) error {
+	return q.announce(ctx, damagedPrefix+id, nil)
+}
