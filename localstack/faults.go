@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -8,169 +10,97 @@ import (
 	"path"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"drawbridge/localstack/fakeaws"
 )
 
-// A faultFile tells how the embedded AWS and the schedules misbehave. docs of the
-// fields: Rule and its actions in package fakeaws.
+// A faultFile tells how the embedded AWS and the schedules misbehave: the rules
+// of fakeaws.ParseScript, and "schedules" beside them:
+//
+//	{
+//	  "rules": [{"op": "UpdateItem", "count": 1, "action": "drop-response"}],
+//	  "schedules": [
+//	    {"schedule": "SweepAgents*", "after": 2, "count": 1, "action": "late", "by": "30s"},
+//	    {"schedule": "*", "after": 10, "action": "never"}
+//	  ]
+//	}
 type faultFile struct {
-	Requests  []requestFault  `yaml:"requests"`
-	Indexes   []indexFault    `yaml:"indexes"`
-	Schedules []scheduleFault `yaml:"schedules"`
-}
-
-// A requestFault acts on the requests that match every field that is given.
-type requestFault struct {
-	Service     string  `yaml:"service"`
-	Op          string  `yaml:"op"`
-	Resource    string  `yaml:"resource"`
-	Key         string  `yaml:"key"`
-	Index       string  `yaml:"index"`
-	Caller      string  `yaml:"caller"`
-	After       int     `yaml:"after"`
-	Count       int     `yaml:"count"`
-	Probability float64 `yaml:"probability"`
-	Seed        uint64  `yaml:"seed"`
-
-	Do     string        `yaml:"do"`
-	For    time.Duration `yaml:"for"`    // delay, delay-response
-	Status int           `yaml:"status"` // error, error-after
-	Code   string        `yaml:"code"`   // error, error-after, error-with-200
-}
-
-// An indexFault makes a global index lag behind its table.
-type indexFault struct {
-	Table string        `yaml:"table"`
-	Index string        `yaml:"index"`
-	Lag   time.Duration `yaml:"lag"`
+	Rules     json.RawMessage `json:"rules,omitempty"`
+	IndexLag  json.RawMessage `json:"indexLag,omitempty"`
+	Schedules []scheduleFault `json:"schedules,omitempty"`
 }
 
 // A scheduleFault acts on ticks of the schedules whose names match the pattern.
 type scheduleFault struct {
-	Schedule string        `yaml:"schedule"`
-	After    int           `yaml:"after"` // leave the first ticks alone
-	Count    int           `yaml:"count"` // act on so many of the following ones; 0: on all
-	Do       string        `yaml:"do"`    // late, twice, never
-	By       time.Duration `yaml:"by"`    // late
+	Schedule string `json:"schedule"`
+	After    int    `json:"after"` // leave the first ticks alone
+	Count    int    `json:"count"` // act on so many of the following ones; 0: on all
+	// Action is late (needs By), twice (at once) or never: with no Count the
+	// schedule is frozen.
+	Action string `json:"action"`
+	By     period `json:"by"`
+}
+
+// A period is written as Go does: "30s".
+type period time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *period) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*p = period(d)
+	return err
 }
 
 // loadFaults reads a fault file; no path means no faults. names are the schedules
 // there are.
 func loadFaults(file string, names []string) (*fakeaws.Script, []scheduleFault, error) {
-	script := &fakeaws.Script{}
 	if file == "" {
-		return script, nil, nil
+		return &fakeaws.Script{}, nil, nil
 	}
-	src, err := os.Open(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the faults: %w", err)
 	}
-	defer src.Close()
-	var f faultFile
-	dec := yaml.NewDecoder(src)
-	dec.KnownFields(true)
-	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+	script, schedules, err := parseFaults(text, names)
+	if err != nil {
 		return nil, nil, fmt.Errorf("read the faults of %s: %w", file, err)
 	}
-	if err := f.apply(script, names); err != nil {
-		return nil, nil, fmt.Errorf("read the faults of %s: %w", file, err)
-	}
-	return script, f.Schedules, nil
+	return script, schedules, nil
 }
 
-func (f *faultFile) apply(script *fakeaws.Script, names []string) error {
-	for i, r := range f.Requests {
-		rule, err := r.rule()
-		if err != nil {
-			return fmt.Errorf("requests[%d]: %w", i, err)
-		}
-		script.Add(rule)
+func parseFaults(text []byte, names []string) (*fakeaws.Script, []scheduleFault, error) {
+	var f faultFile
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&f); err != nil {
+		return nil, nil, err
 	}
-	for i, x := range f.Indexes {
-		if x.Table == "" || x.Index == "" || x.Lag <= 0 {
-			return fmt.Errorf("indexes[%d]: table, index and a positive lag are needed", i)
-		}
-		script.LagIndex(x.Table, x.Index, x.Lag)
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, nil, errors.New("there is text after the document")
 	}
 	for i, s := range f.Schedules {
 		if err := s.check(names); err != nil {
-			return fmt.Errorf("schedules[%d]: %w", i, err)
+			return nil, nil, fmt.Errorf("schedules: entry %d: %w", i+1, err)
 		}
 	}
-	return nil
-}
-
-func (r requestFault) rule() (fakeaws.Rule, error) {
-	action, err := r.action()
-	if err == nil && (r.After < 0 || r.Count < 0 || r.Probability < 0 || r.Probability > 1) {
-		err = errors.New("after and count must not be negative, probability is from 0 to 1")
+	rules, err := json.Marshal(faultFile{Rules: f.Rules, IndexLag: f.IndexLag})
+	if err != nil {
+		return nil, nil, err
 	}
-	return fakeaws.Rule{
-		Service: r.Service, Op: r.Op, Resource: r.Resource, Key: r.Key, Index: r.Index, Caller: r.Caller,
-		After: r.After, Count: r.Count, Probability: r.Probability, Seed: r.Seed, Action: action,
-	}, err
-}
-
-func (r requestFault) action() (fakeaws.Action, error) {
-	switch r.Do {
-	case "drop-request":
-		return fakeaws.DropRequest(), nil
-	case "drop-response":
-		return fakeaws.DropResponse(), nil
-	case "tear-response":
-		return fakeaws.TearResponse(), nil
-	case "transaction-conflict":
-		return fakeaws.TransactionConflict(), nil
-	case "collect-expired":
-		return fakeaws.CollectExpired(), nil
-	case "close-idle":
-		return fakeaws.CloseIdle(), nil
-	case "delay", "delay-response":
-		return r.delay()
-	case "error", "error-after", "error-with-200":
-		return r.refusal()
-	default:
-		return fakeaws.Action{}, fmt.Errorf("do: %q is not understood", r.Do)
-	}
-}
-
-func (r requestFault) delay() (fakeaws.Action, error) {
-	if r.For <= 0 {
-		return fakeaws.Action{}, fmt.Errorf("%s needs a positive duration in for", r.Do)
-	}
-	if r.Do == "delay" {
-		return fakeaws.Delay(r.For), nil
-	}
-	return fakeaws.DelayResponse(r.For), nil
-}
-
-func (r requestFault) refusal() (fakeaws.Action, error) {
-	if r.Code == "" {
-		return fakeaws.Action{}, fmt.Errorf("%s needs AWS's error code in code", r.Do)
-	}
-	if r.Do == "error-with-200" {
-		return fakeaws.ErrorWith200(r.Code), nil
-	}
-	if r.Status < 400 || r.Status > 599 {
-		return fakeaws.Action{}, fmt.Errorf("%s needs a status from 400 to 599", r.Do)
-	}
-	if r.Do == "error" {
-		return fakeaws.Error(r.Status, r.Code), nil
-	}
-	return fakeaws.ErrorAfter(r.Status, r.Code), nil
+	script, err := fakeaws.ParseScript(rules)
+	return script, f.Schedules, err
 }
 
 func (s scheduleFault) check(names []string) error {
+	switch s.Action {
+	case "late", "twice", "never":
+	default:
+		return fmt.Errorf("there is no action %q; it is late, twice or never", s.Action)
+	}
 	if s.After < 0 || s.Count < 0 {
-		return errors.New("after and count must not be negative")
+		return errors.New("after and count are not negative")
 	}
-	if (s.Do == "late") != (s.By > 0) {
+	if (s.Action == "late") != (s.By > 0) {
 		return errors.New("late needs a positive duration in by, and nothing else takes one")
-	}
-	if s.Do != "late" && s.Do != "twice" && s.Do != "never" {
-		return fmt.Errorf("do: %q is not understood; it must be late, twice or never", s.Do)
 	}
 	for _, name := range names {
 		if s.matches(name) {

@@ -73,12 +73,12 @@ func (s *scheduler) tick(ctx context.Context, j *job, n int, at time.Time) {
 		if !f.acts(j.schedule.Name, n) {
 			continue
 		}
-		s.log.Info("schedule fault", "schedule", j.schedule.Name, "tick", n, "do", f.Do)
-		switch f.Do {
+		s.log.Info("schedule fault", "schedule", j.schedule.Name, "tick", n, "action", f.Action)
+		switch f.Action {
 		case "never":
 			return
 		case "late":
-			s.running.Go(func() { s.later(ctx, j, event, f.By) })
+			s.running.Go(func() { s.later(ctx, j, event, time.Duration(f.By)) })
 			return
 		case "twice":
 			s.running.Go(func() { s.deliver(ctx, j, event) })

@@ -22,16 +22,8 @@ import (
 	"drawbridge/localstack/template"
 )
 
-// Bounds on slow clients. An answer takes at most the gateway's 30 s after the
-// whole request has arrived.
-const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 30 * time.Second
-	writeTimeout      = readTimeout + 35*time.Second
-	idleTimeout       = 75 * time.Second
-	// stopGrace is how long a stopping hub waits for requests in flight.
-	stopGrace = 10 * time.Second
-)
+// stopGrace is how long a stopping hub waits for requests in flight.
+const stopGrace = 10 * time.Second
 
 // A hub is everything that runs.
 type hub struct {
@@ -45,7 +37,7 @@ type hub struct {
 	aws       net.Listener // nil without the embedded AWS
 	scheduler *scheduler
 	jobs      []*job
-	handler   http.Handler
+	gateway   *gateway.Gateway
 	made      []string // tables and buckets that this start made
 }
 
@@ -194,7 +186,7 @@ func (h *hub) wire(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the functions: %w", err)
 	}
-	h.handler, err = gateway.New(h.template, func(name string) (gateway.Handler, bool) {
+	h.gateway, err = gateway.New(h.template, func(name string) (gateway.Handler, bool) {
 		handler, ok := app.HTTP(name)
 		return gateway.Handler(handler), ok
 	}, h.log)
@@ -219,14 +211,7 @@ func (h *hub) wire(ctx context.Context) error {
 func (h *hub) run(ctx context.Context, t terminal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{
-		Handler:           h.handler,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		ErrorLog:          slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
-	}
+	server := h.gateway.Server()
 	failed := make(chan error, 2)
 	go func() { failed <- server.Serve(h.api) }()
 	if h.embedded != nil {

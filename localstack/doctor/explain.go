@@ -52,5 +52,6 @@ func isWrongRegion(code, message string) bool {
 	if slices.Contains(wrongRegionCodes, code) {
 		return strings.Contains(message, "region") || code != "AuthorizationHeaderMalformed"
 	}
-	return code == "InvalidSignatureException" && strings.Contains(message, "valid region")
+	return code == "InvalidSignatureException" && strings.HasPrefix(message, "Credential should be scoped") &&
+		strings.Contains(message, "region")
 }

@@ -46,7 +46,9 @@ func serve(t *testing.T, h Handler) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(g)
+	server := httptest.NewUnstartedServer(g)
+	server.Config = g.Server()
+	server.Start()
 	t.Cleanup(server.Close)
 	return server
 }
