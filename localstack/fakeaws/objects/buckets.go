@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"encoding/xml"
 	"net"
 	"net/http"
 	"regexp"
@@ -40,6 +41,7 @@ func checkBucketName(name string) error {
 }
 
 type createBucketConfiguration struct {
+	XMLName            xml.Name `xml:"CreateBucketConfiguration"`
 	LocationConstraint string
 	Unknown            []unknownElement `xml:",any"`
 }
@@ -53,7 +55,7 @@ func (e *Engine) createBucket(req *request) (engine.Response, error) {
 	}
 	var conf createBucketConfiguration
 	if len(req.body) > 0 {
-		if err := decodeXML(req, "CreateBucketConfiguration", &conf); err != nil {
+		if err := decodeXML(req, &conf); err != nil {
 			return engine.Response{}, err
 		}
 		if err := refuseUnknown("CreateBucket", conf.Unknown); err != nil {
@@ -189,6 +191,7 @@ func (e *Engine) getBucketLocation(req *request) (engine.Response, error) {
 }
 
 type versioningConfiguration struct {
+	XMLName xml.Name `xml:"VersioningConfiguration"`
 	Status  *string
 	Unknown []unknownElement `xml:",any"`
 }
@@ -207,7 +210,7 @@ func (e *Engine) getBucketVersioning(req *request) (engine.Response, error) {
 
 func (e *Engine) putBucketVersioning(req *request) (engine.Response, error) {
 	var conf versioningConfiguration
-	if err := decodeXML(req, "VersioningConfiguration", &conf); err != nil {
+	if err := decodeXML(req, &conf); err != nil {
 		return engine.Response{}, err
 	}
 	if err := refuseUnknown("PutBucketVersioning", conf.Unknown); err != nil { // MfaDelete

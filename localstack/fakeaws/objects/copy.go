@@ -2,6 +2,7 @@ package objects
 
 import (
 	"crypto/md5"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -46,7 +47,8 @@ func (e *Engine) find(s copySource, h http.Header) (*bucket, *version, error) {
 		return nil, nil, err
 	}
 	v, err := b.findObject(s.key, s.versionID)
-	if failure, ok := err.(*Error); ok && failure.Code == "MethodNotAllowed" {
+	var failure *Error
+	if errors.As(err, &failure) && failure.Code == "MethodNotAllowed" {
 		return nil, nil, invalidRequest("The source of a copy request may not specifically refer to a delete marker by version id.")
 	}
 	if err != nil {

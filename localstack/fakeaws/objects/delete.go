@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"encoding/xml"
 	"errors"
 	"net/http"
 	"strings"
@@ -74,6 +75,7 @@ func (e *Engine) delete(c *change, b *bucket, key, id, ifMatch string) (deletion
 
 // A deleteRequest is the document of DeleteObjects.
 type deleteRequest struct {
+	XMLName xml.Name `xml:"Delete"`
 	Quiet   bool
 	Objects []deleteTarget   `xml:"Object"`
 	Unknown []unknownElement `xml:",any"`
@@ -88,7 +90,7 @@ type deleteTarget struct {
 
 func parseDeleteObjects(req *request) (*deleteRequest, error) {
 	var del deleteRequest
-	if err := decodeXML(req, "Delete", &del); err != nil {
+	if err := decodeXML(req, &del); err != nil {
 		return nil, err
 	}
 	if len(del.Objects) == 0 || len(del.Objects) > maxDeletes {

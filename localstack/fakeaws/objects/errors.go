@@ -103,6 +103,7 @@ func conditionalConflict(condition, key string) *Error {
 func ErrorResponse(r *http.Request, err error) engine.Response {
 	var failure *Error
 	if !errors.As(err, &failure) {
+		// The text is told: the client is the developer who runs the engine.
 		failure = newError(http.StatusInternalServerError, "InternalError",
 			"We encountered an internal error. Please try again. ("+err.Error()+")")
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/xml"
 	"fmt"
 	"maps"
 	"net/http"
@@ -247,6 +248,7 @@ func (e *Engine) abortMultipartUpload(req *request) (engine.Response, error) {
 
 // A completion is the document of CompleteMultipartUpload.
 type completion struct {
+	XMLName xml.Name         `xml:"CompleteMultipartUpload"`
 	Parts   []completedPart  `xml:"Part"`
 	Unknown []unknownElement `xml:",any"`
 }
@@ -284,7 +286,7 @@ func parseCompletion(req *request) (*completion, error) {
 	var doc completion
 	plain := *req
 	plain.header = http.Header{}
-	if err := decodeXML(&plain, "CompleteMultipartUpload", &doc); err != nil {
+	if err := decodeXML(&plain, &doc); err != nil {
 		return nil, err
 	}
 	if len(doc.Parts) == 0 || len(doc.Parts) > maxPartNumber {

@@ -3,6 +3,7 @@ package objects
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -178,11 +179,17 @@ func parsePolicy(bucket, document string) (*policy, error) {
 	return p, nil
 }
 
-// refusedElement keeps an *Error's code and adds where in the policy it arose.
+// refusedElement adds where in the policy an error arose. What is no *Error
+// comes from decodeStrict: a value of the wrong type, or an unknown member.
 func refusedElement(where string, err error) error {
-	if failure, ok := err.(*Error); ok {
+	var failure *Error
+	if errors.As(err, &failure) {
 		failure.Message = where + failure.Message
 		return failure
+	}
+	var wrongType *json.UnmarshalTypeError
+	if errors.As(err, &wrongType) {
+		return malformedPolicy(where + "Syntax error in policy: unexpected " + wrongType.Value)
 	}
 	return notImplemented("this element of a bucket policy: " + where + err.Error())
 }
@@ -229,6 +236,9 @@ func parseStatement(bucket string, text json.RawMessage) (denial, error) {
 		return d, notImplemented("bucket policies with Effect Allow: every caller here owns the account")
 	default:
 		return d, malformedPolicy("Invalid effect: " + st.Effect)
+	}
+	if len(st.Principal) == 0 {
+		return d, malformedPolicy("Missing required field Principal")
 	}
 	if !everyone(st.Principal) {
 		return d, notImplemented("bucket policies with Principal " + string(st.Principal) + `: only "*"`)

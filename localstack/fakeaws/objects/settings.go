@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"encoding/xml"
 	"net/http"
 
 	"drawbridge/localstack/fakeaws/engine"
@@ -70,6 +71,7 @@ func decodeBucket(name string, record []byte) (*bucket, error) {
 
 // A publicAccessBlock is the document of the public access block.
 type publicAccessBlock struct {
+	XMLName               xml.Name `xml:"PublicAccessBlockConfiguration"`
 	BlockPublicAcls       bool
 	IgnorePublicAcls      bool
 	BlockPublicPolicy     bool
@@ -103,7 +105,7 @@ func (e *Engine) getPublicAccessBlock(req *request) (engine.Response, error) {
 
 func (e *Engine) putPublicAccessBlock(req *request) (engine.Response, error) {
 	access := &publicAccessBlock{}
-	if err := decodeXML(req, "PublicAccessBlockConfiguration", access); err != nil {
+	if err := decodeXML(req, access); err != nil {
 		return engine.Response{}, err
 	}
 	if err := refuseUnknown("PutPublicAccessBlock", access.Unknown); err != nil {
@@ -118,7 +120,8 @@ func (e *Engine) deletePublicAccessBlock(req *request) (engine.Response, error) 
 
 // An encryptionConfiguration is the document of the default encryption.
 type encryptionConfiguration struct {
-	Rules []struct {
+	XMLName xml.Name `xml:"ServerSideEncryptionConfiguration"`
+	Rules   []struct {
 		Default *struct {
 			SSEAlgorithm   string
 			KMSMasterKeyID string
@@ -151,7 +154,7 @@ func (e *Engine) getBucketEncryption(req *request) (engine.Response, error) {
 
 func (e *Engine) putBucketEncryption(req *request) (engine.Response, error) {
 	var conf encryptionConfiguration
-	if err := decodeXML(req, "ServerSideEncryptionConfiguration", &conf); err != nil {
+	if err := decodeXML(req, &conf); err != nil {
 		return engine.Response{}, err
 	}
 	if len(conf.Rules) != 1 || conf.Rules[0].Default == nil {
@@ -188,7 +191,8 @@ func (e *Engine) deleteBucketEncryption(req *request) (engine.Response, error) {
 }
 
 type ownershipControls struct {
-	Rules []struct {
+	XMLName xml.Name `xml:"OwnershipControls"`
+	Rules   []struct {
 		ObjectOwnership string
 	} `xml:"Rule"`
 	Unknown []unknownElement `xml:",any"`
@@ -205,7 +209,7 @@ func (e *Engine) getOwnershipControls(req *request) (engine.Response, error) {
 // putOwnershipControls accepts what is so anyway.
 func (e *Engine) putOwnershipControls(req *request) (engine.Response, error) {
 	var conf ownershipControls
-	if err := decodeXML(req, "OwnershipControls", &conf); err != nil {
+	if err := decodeXML(req, &conf); err != nil {
 		return engine.Response{}, err
 	}
 	if len(conf.Rules) != 1 || len(conf.Unknown) > 0 {

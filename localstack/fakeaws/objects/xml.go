@@ -129,20 +129,13 @@ func xmlResponse(doc []byte) engine.Response {
 // An unknownElement catches what a document holds beyond what is understood.
 type unknownElement struct{ XMLName xml.Name }
 
-// decodeXML reads a request document whose root element is root.
-func decodeXML(req *request, root string, into any) error {
+// decodeXML reads a request document; the target's XMLName tells the root element.
+func decodeXML(req *request, into any) error {
 	if len(req.body) > maxXMLBody {
 		return newError(http.StatusBadRequest, "MaxMessageLengthExceeded", "Your request was too big.")
 	}
 	if err := verifyDigests(req.header, req.body); err != nil {
 		return err
-	}
-	doc := struct {
-		XMLName xml.Name
-		Inner   []byte `xml:",innerxml"`
-	}{}
-	if err := xml.Unmarshal(req.body, &doc); err != nil || doc.XMLName.Local != root {
-		return malformedXML()
 	}
 	if err := xml.Unmarshal(req.body, into); err != nil {
 		return malformedXML()
