@@ -244,7 +244,7 @@ func (r *rule) describeText(s schema) {
 	// Bytes are at least as many as characters, so this is the looser bound.
 	s["maxLength"] = r.maxBytes()
 	if r.kind != kindText {
-		s["pattern"] = `^[^\u0000-\u001f\u007f-\u009f]*$`
+		s["pattern"] = `^[^\x00-\x1f\x7f-\x9f]*$`
 	}
 	if len(r.enum) > 0 {
 		values := []any{}

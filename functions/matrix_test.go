@@ -1,0 +1,375 @@
+package functions
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+
+	"drawbridge/core"
+)
+
+// raw is JSON text in a body that is sent as it is.
+type raw = json.RawMessage
+
+// sampleAgent is the agent that sample requests are about.
+const sampleAgent = "agent-1"
+
+// sample is a request the shape takes: its required fields, and agent_id where
+// it has one.
+func (s *shape) sample() map[string]any {
+	body := map[string]any{}
+	for _, f := range s.fields {
+		if f.rule.required || f.name == "agent_id" {
+			body[f.name] = f.rule.sample()
+		}
+	}
+	return body
+}
+
+func (r *rule) sample() any {
+	switch {
+	case len(r.enum) > 0:
+		return r.enum[0]
+	case r.kind == kindList && r.object != nil:
+		return []any{r.object.sample()}
+	case r.kind == kindList:
+		return []any{r.each.sample()}
+	case r.kind == kindBoolean:
+		return true
+	case r.kind == kindInteger || r.kind == kindTruncated || r.kind == kindNumber:
+		return 1
+	default:
+		return sampleAgent
+	}
+}
+
+// refused lists values that break the rule, as JSON.
+func (r *rule) refused() []raw {
+	if r.kind == kindGeneration || r.kind == kindIdentity {
+		return nil // compared, never refused for their type
+	}
+	values := []raw{raw(`{"a":1}`), raw(`[[]]`), raw(`true`), raw(`7`), raw(`""`), raw(`"\u0000"`), raw(`"a\nb"`), raw(`"\u009f"`),
+		raw(`"\ud83d"`), raw(`1.5`), raw(`1e999`), raw(`-1e999`), raw(`"x"`), raw(`"` + strings.Repeat("x", 70_000) + `"`), raw(`null`)}
+	if r.kind == kindList {
+		values = append(values, raw("["+strings.TrimSuffix(strings.Repeat(`"x",`, r.maxItems()+1), ",")+"]"))
+	}
+	var refused []raw
+	for _, value := range values {
+		if r.mustRefuse(jsonText(value)) {
+			refused = append(refused, value)
+		}
+	}
+	return refused
+}
+
+// mustRefuse states, apart from the decoder, which values break which rules.
+func (r *rule) mustRefuse(value jsonText) bool {
+	kind := value.kind()
+	if kind == jsonNull {
+		return r.required && r.null == nil
+	}
+	switch r.kind {
+	case kindID:
+		return kind != jsonString || string(value) != `""` && !isCleanText(value) || string(value) == `""` && r.required
+	case kindLine:
+		return kind != jsonString || !isCleanText(value) || len(r.enum) > 0 || r.min != nil && string(value) == `""`
+	case kindText:
+		return kind != jsonString || string(value) == `"\ud83d"` || r.min != nil && string(value) == `""`
+	case kindInteger:
+		return kind != jsonNumber || string(value) != `7`
+	case kindTruncated, kindNumber:
+		return kind != jsonNumber
+	case kindBoolean:
+		return kind != jsonBoolean
+	case kindObject:
+		return kind != jsonObject
+	case kindList:
+		return kind != jsonArray || len(value) > 4
+	default:
+		return false
+	}
+}
+
+func isCleanText(value jsonText) bool {
+	return len(value) < maxID && !strings.Contains(string(value), `\`)
+}
+
+// A fieldCase is a request with one field replaced.
+type fieldCase struct {
+	field string // as the refusal names it
+	rule  *rule
+	with  func(value any) map[string]any
+}
+
+// fieldCases lists every field of the shape, nested ones included.
+func (s *shape) fieldCases(prefix string, wrap func(map[string]any) map[string]any) []fieldCase {
+	var cases []fieldCase
+	for _, f := range s.fields {
+		replace := func(value any) map[string]any {
+			body := s.sample()
+			if f.name == "agents" {
+				delete(body, "agent_id") // the batch form
+			}
+			body[f.name] = value
+			return wrap(body)
+		}
+		cases = append(cases, fieldCase{prefix + f.name, f.rule, replace})
+		if f.rule.kind != kindList {
+			continue
+		}
+		element := fmt.Sprintf("%s%s[0]", prefix, f.name)
+		inList := func(value any) map[string]any { return replace([]any{value}) }
+		if f.rule.object != nil {
+			cases = append(cases, f.rule.object.fieldCases(element+".", func(o map[string]any) map[string]any { return inList(o) })...)
+		} else {
+			cases = append(cases, fieldCase{element, f.rule.each, inList})
+		}
+	}
+	return cases
+}
+
+func unwrapped(body map[string]any) map[string]any { return body }
+
+// request sends an endpoint a body, or its fields as query parameters.
+func (h *testHub) request(e *Endpoint, body map[string]any) answer {
+	h.t.Helper()
+	method := e.Method
+	if method == AnyMethod {
+		method = http.MethodGet
+	}
+	if e.readsBody() {
+		return h.send(method, e.Path, body)
+	}
+	query := url.Values{}
+	for name, value := range body {
+		if value != nil {
+			query.Set(name, fmt.Sprint(value))
+		}
+	}
+	return h.send(method, e.Path+"?"+query.Encode(), nil)
+}
+
+// TestBadInputIsRefusedByFieldAndWritesNothing goes through every field of
+// every endpoint that reads a body.
+func TestBadInputIsRefusedByFieldAndWritesNothing(t *testing.T) {
+	h := newTestHub(t)
+	h.online(sampleAgent, 1)
+	before := h.items()
+	tried := 0
+	for _, e := range h.app.endpoints {
+		if !e.readsBody() {
+			continue
+		}
+		for _, c := range e.request.fieldCases("", unwrapped) {
+			for _, value := range c.rule.refused() {
+				tried++
+				a := h.request(e, c.with(value))
+				if got, _ := a.at("error.details.field").(string); a.status != 400 || got != c.field {
+					t.Errorf("%s with %s = %.60s: %d %.200s", e.Path, c.field, value, a.status, a.text)
+				}
+			}
+		}
+	}
+	h.mustNotWrite(before, "bad input")
+	if tried < 200 {
+		t.Errorf("only %d bad values were tried", tried)
+	}
+}
+
+// TestValuesTheCoreJudgesAreRefusedByFieldToo covers the fields whose rules are
+// the core's: nothing but 400 with the field, and nothing written.
+func TestValuesTheCoreJudgesAreRefusedByFieldToo(t *testing.T) {
+	h := newTestHub(t)
+	h.online(sampleAgent, 1)
+	before := h.items()
+	long := raw(`"` + strings.Repeat("x", 20_000) + `"`)
+	for field, values := range map[string][]raw{
+		"project_id":              {raw(`""`), raw(`"prj_"`), raw(`"prj_AAAAAAAAAAAAAAAAAAAAA\n"`), raw(`"\u0000"`), long, raw(`"프로젝트"`)},
+		"session_id":              {raw(`""`), raw(`"  "`), raw(`"a\u0000b"`), long},
+		"host_id":                 {raw(`""`), raw(`"hst_"`), raw(`"hst_a\n"`), long, raw(`"hst_ㅎ"`)},
+		"transport_locators_json": {raw(`5`), raw(`true`), raw(`{}`), raw(`"{"`), raw(`"{}"`), raw(`""`), raw(`[5]`), raw(`[{}]`), raw(`"[null]"`), long},
+		"metadata":                {raw(`{"a":` + string(long) + `}`)},
+		"timeout_sec":             {raw(`1e999`), raw(`-1e999`), raw(`-121`), raw(`1e10`)},
+		"step_deadline_ms":        {raw(`1e15`)},
+	} {
+		for _, value := range values {
+			body := map[string]any{"agent_id": sampleAgent, "cli": "codex", field: value}
+			a := h.send("POST", "/bridge/register", body)
+			if got, _ := a.at("error.details.field").(string); a.status != 400 || got != field {
+				t.Errorf("%s = %.60s: %d %.200s", field, value, a.status, a.text)
+			}
+		}
+	}
+	topics := func(topic string, n int) raw {
+		return raw("[" + strings.TrimSuffix(strings.Repeat(topic+",", n), ",") + "]")
+	}
+	for field, value := range map[string]raw{
+		"topics[0]":    topics(`"a\u0000b"`, 1),
+		"topics[1]":    raw(`["ok","` + strings.Repeat("x", 513) + `"]`),
+		"capabilities": topics(`"`+strings.Repeat("x", 500)+`"`, 40),
+	} {
+		body := map[string]any{"agent_id": sampleAgent, "cli": "codex", strings.Split(field, "[")[0]: value}
+		h.send("POST", "/bridge/register", body).refusesField(t, core.CodeInvalidArgument, field)
+	}
+	many := make([]string, 101)
+	for i := range many {
+		many[i] = fmt.Sprint("topic-", i)
+	}
+	h.send("POST", "/bridge/register", fields{"agent_id": sampleAgent, "cli": "codex", "topics": many}).refusesField(t, core.CodeInvalidArgument, "topics")
+	h.mustNotWrite(before, "bad input")
+}
+
+// TestFencesOfOddTypesAreMismatches sends every fence of every endpoint values
+// of other types: a refusal of the conflict kind, never a fault, nothing
+// written.
+func TestFencesOfOddTypesAreMismatches(t *testing.T) {
+	h := newTestHub(t)
+	h.online(sampleAgent, 1)
+	before := h.items()
+	for _, e := range h.app.endpoints {
+		for _, c := range e.request.fieldCases("", unwrapped) {
+			if c.rule.kind != kindGeneration && c.rule.kind != kindIdentity {
+				continue
+			}
+			for _, value := range []raw{raw(`{}`), raw(`[]`), raw(`true`), raw(`2.5`), raw(`"x"`), raw(`""`), raw(`"\u0000"`), raw(`"\ud83d"`), raw(`1e999`), raw(`-1`)} {
+				body := c.with(value)
+				if e.Path == "/bridge/status" && c.rule.kind == kindGeneration {
+					body["status"] = "online" // a query does not read the generation
+				}
+				a := h.request(e, body)
+				if strings.HasPrefix(c.field, "agents[") {
+					if code := a.at("data.results").([]any)[0].(map[string]any)["error"].(map[string]any)["code"]; code != string(core.CodeStalePresenceOwner) {
+						t.Errorf("%s with %s = %s: %s", e.Path, c.field, value, a.text)
+					}
+					continue
+				}
+				if a.status != e.conflictStatus() {
+					t.Errorf("%s with %s = %s: %d %s", e.Path, c.field, value, a.status, a.text)
+				}
+			}
+		}
+	}
+	h.mustNotWrite(before, "fences that match nothing")
+}
+
+// TestUnusualButValidIDsAreTaken registers and reads back ids at the edges.
+func TestUnusualButValidIDsAreTaken(t *testing.T) {
+	h := newTestHub(t)
+	for _, id := range []string{"에이전트-✓", strings.Repeat("x", 512), "a#b", "a/b?c=d&e", " a ", "<script>", `"\`, "𝒳", "a\u2028b", "true", "null", "0", "%00", "../.."} {
+		h.online(id, 1)
+		a := h.send("GET", "/bridge/status?scope=agent&agent_id="+url.QueryEscape(id), nil).expect(t, 200, "")
+		if a.at("data.agent.agent_id") != id {
+			t.Errorf("%q reads back as %v", id, a.at("data.agent.agent_id"))
+		}
+	}
+}
+
+// TestBadQueriesAreRefusedByField goes through the query parameters of every
+// endpoint.
+func TestBadQueriesAreRefusedByField(t *testing.T) {
+	h := newTestHub(t)
+	h.identity()
+	before := h.items()
+	tried := 0
+	for _, e := range h.app.endpoints {
+		if e.readsBody() {
+			continue
+		}
+		for _, f := range e.request.fields {
+			for _, value := range []string{"%00", "a%0Ab", "%C2%9F", "%FF", strings.Repeat("x", 5000), "x&" + f.name + "=y"} {
+				tried++
+				a := h.send("GET", e.Path+"?"+f.name+"="+value, nil)
+				if got, _ := a.at("error.details.field").(string); a.status != 400 || got != f.name {
+					t.Errorf("%s with %s = %.40s: %d %s", e.Path, f.name, value, a.status, a.text)
+				}
+			}
+		}
+	}
+	h.mustNotWrite(before, "bad queries")
+	if tried < 30 {
+		t.Errorf("only %d bad values were tried", tried)
+	}
+}
+
+// TestTokensReachWhatTheirScopeAllows goes through every endpoint with every
+// kind of token.
+func TestTokensReachWhatTheirScopeAllows(t *testing.T) {
+	h := newTestHub(t)
+	h.online(sampleAgent, 1)
+	now := core.InstantOf(h.clock.Now())
+	tokens := map[string]core.Token{
+		"reader-token":   {Scopes: []core.Scope{core.ScopeRead}},
+		"agent-token":    {Scopes: []core.Scope{core.ScopeAgent}},
+		"operator-token": {Scopes: []core.Scope{core.ScopeOperator}},
+		"two-scopes":     {Scopes: []core.Scope{core.ScopeRead, core.ScopeAgent}},
+		"scopeless":      {},
+		"odd-scope":      {Scopes: []core.Scope{"root", ScopePublic}},
+		"expired-token":  {Scopes: []core.Scope{core.ScopeOperator}, ExpiresAt: now},
+		"revoked-token":  {Scopes: []core.Scope{core.ScopeOperator}, RevokedAt: now},
+		"bound-token":    {Scopes: []core.Scope{core.ScopeOperator}, AgentIDs: []string{"agent-0", sampleAgent}},
+		"foreign-token":  {Scopes: []core.Scope{core.ScopeOperator}, AgentIDs: []string{"agent-2"}},
+	}
+	for secret, token := range tokens {
+		h.createToken(secret, token)
+	}
+	for _, e := range h.app.endpoints {
+		body := e.request.sample()
+		if e.Path == "/bridge/status" && e.readsBody() {
+			body["status"] = "online" // a report acts, a query does not
+		}
+		acts := actsFor(t, e, body)
+		for secret, want := range map[string]int{
+			"": 401, "unknown-token": 401, "expired-token": 401, "revoked-token": 401,
+			"scopeless": 403, "odd-scope": 403, "operator-token": 0, "bound-token": 0,
+			"foreign-token": map[bool]int{true: 403}[acts],
+			"reader-token":  map[bool]int{true: 403}[e.Scope != core.ScopeRead],
+			"agent-token":   map[bool]int{true: 403}[e.Scope == core.ScopeOperator],
+			"two-scopes":    map[bool]int{true: 403}[e.Scope == core.ScopeOperator],
+		} {
+			if e.Scope == ScopePublic {
+				want = 0
+			}
+			before := h.items()
+			a := h.as(secret).request(e, body)
+			switch {
+			case want == 0 && (a.status == 401 || a.status == 403 || a.status == 500):
+				t.Errorf("%s %s with %q: %d %s", e.Method, e.Path, secret, a.status, a.text)
+			case want != 0 && a.status != want:
+				t.Errorf("%s %s with %q: %d, want %d", e.Method, e.Path, secret, a.status, want)
+			case want != 0:
+				h.mustNotWrite(before, e.Path+" with "+secret)
+			}
+		}
+	}
+	batch := fields{"agents": []fields{{"agent_id": sampleAgent}, {"agent_id": "agent-2"}}}
+	h.as("bound-token").send("POST", "/bridge/heartbeat", batch).expect(t, 403, core.CodeForbidden)
+	a := h.as("foreign-token").send("POST", "/bridge/heartbeat", batch).expect(t, 403, core.CodeForbidden)
+	if a.at("error.details.field") != "agents[0].agent_id" {
+		t.Errorf("the refusal names %v", a.at("error.details.field"))
+	}
+	h.as("bound-token").send("POST", "/bridge/status", fields{"agent_id": " agent-2 ", "status": "online"}).expect(t, 403, core.CodeForbidden)
+	h.as("bound-token").send("POST", "/bridge/status", fields{"agent_id": "agent-2", "scope": "agent"}).expect(t, 200, "")
+}
+
+// actsFor reports whether a request acts for the sample agent.
+func actsFor(t *testing.T, e *Endpoint, body map[string]any) bool {
+	t.Helper()
+	encoded, err := json.Marshal(body)
+	must(t, err)
+	request := reflect.New(e.request.typ).Elem()
+	must(t, e.request.decode(jsonText(encoded), "", request))
+	acts, ok := request.Interface().(actor)
+	if !ok {
+		return false
+	}
+	for _, agent := range acts.actingAgents() {
+		if agent.id != sampleAgent {
+			t.Errorf("%s acts for %q", e.Path, agent.id)
+		}
+	}
+	return true
+}
