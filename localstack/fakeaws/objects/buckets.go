@@ -24,8 +24,8 @@ var (
 	reservedSuffixes = []string{"-s3alias", "--ol-s3", "--x-s3", "--table-s3", ".mrap"}
 )
 
-func invalidBucketName(name string) *Error {
-	return newError(http.StatusBadRequest, "InvalidBucketName", "The specified bucket is not valid.").With("BucketName", name)
+func invalidBucketName(name string) *apiError {
+	return newError(http.StatusBadRequest, "InvalidBucketName", "The specified bucket is not valid.").with("BucketName", name)
 }
 
 func checkBucketName(name string) error {
@@ -68,7 +68,7 @@ func (e *Engine) createBucket(req *request) (engine.Response, error) {
 		region = defaultRegion
 	case defaultRegion:
 		return engine.Response{}, newError(http.StatusBadRequest, "InvalidLocationConstraint",
-			"The specified location-constraint is not valid").With("LocationConstraint", region)
+			"The specified location-constraint is not valid").with("LocationConstraint", region)
 	case "EU":
 		region = "eu-west-1"
 	}
@@ -82,7 +82,7 @@ func (e *Engine) createBucket(req *request) (engine.Response, error) {
 			return resp, nil
 		}
 		return engine.Response{}, newError(http.StatusConflict, "BucketAlreadyOwnedByYou",
-			"Your previous request to create the named bucket succeeded and you already own it.").With("BucketName", name)
+			"Your previous request to create the named bucket succeeded and you already own it.").with("BucketName", name)
 	}
 	if len(e.buckets) >= maxBuckets {
 		return engine.Response{}, newError(http.StatusBadRequest, "TooManyBuckets",
@@ -121,7 +121,7 @@ func (e *Engine) deleteBucket(req *request) (engine.Response, error) {
 		if b.versioning != "" {
 			message += ". You must delete all versions in the bucket."
 		}
-		return engine.Response{}, newError(http.StatusConflict, "BucketNotEmpty", message).With("BucketName", b.name)
+		return engine.Response{}, newError(http.StatusConflict, "BucketNotEmpty", message).with("BucketName", b.name)
 	}
 	c := e.begin()
 	for _, u := range b.uploads.Items() {

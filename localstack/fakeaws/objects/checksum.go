@@ -203,11 +203,11 @@ func verifyMD5(h http.Header, digest [md5.Size]byte) error {
 	}
 	given, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(given) != md5.Size {
-		return newError(http.StatusBadRequest, "InvalidDigest", "The Content-MD5 you specified was invalid.").With("Content-MD5", text)
+		return newError(http.StatusBadRequest, "InvalidDigest", "The Content-MD5 you specified was invalid.").with("Content-MD5", text)
 	}
 	if [md5.Size]byte(given) != digest {
 		return newError(http.StatusBadRequest, "BadDigest", "The Content-MD5 you specified did not match what we received.").
-			With("ExpectedDigest", text).With("CalculatedDigest", base64.StdEncoding.EncodeToString(digest[:]))
+			with("ExpectedDigest", text).with("CalculatedDigest", base64.StdEncoding.EncodeToString(digest[:]))
 	}
 	return nil
 }

@@ -3,38 +3,31 @@ package objects
 import (
 	"bytes"
 	"net/http"
-	"net/textproto"
 	"strconv"
 	"strings"
 )
 
-// ChunkSignatures verifies the signatures inside a signed aws-chunked body, in
-// the order of the body: each depends on the one before.
-type ChunkSignatures interface {
-	// Chunk verifies one chunk; the last one is empty.
-	Chunk(signature string, data []byte) error
-	// Trailer verifies the trailing headers, each as "name:value\n".
-	Trailer(signature string, canonical []byte) error
-}
-
-const streamingPrefix = "STREAMING-"
+// The framings of aws-chunked, by x-amz-content-sha256.
+const (
+	streamingPrefix     = "STREAMING-"
+	streamUnsigned      = streamingPrefix + "UNSIGNED-PAYLOAD-TRAILER"
+	streamSigned        = streamingPrefix + "AWS4-HMAC-SHA256-PAYLOAD"
+	streamSignedTrailer = streamingPrefix + "AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
+)
 
 // isChunked tells whether the body of a request is framed as aws-chunked.
 func isChunked(h http.Header) bool {
 	return strings.HasPrefix(h.Get("X-Amz-Content-Sha256"), streamingPrefix)
 }
 
-// DecodeChunked undoes the aws-chunked framing that x-amz-content-sha256
-// announces (STREAMING-UNSIGNED-PAYLOAD-TRAILER, or
-// STREAMING-AWS4-HMAC-SHA256-PAYLOAD with or without -TRAILER), and returns the
-// content and the trailing headers. It checks the framing, that every announced
-// trailer came, and x-amz-decoded-content-length. Signatures are given to verify;
-// nil skips them, for a body whose signatures have been verified before. Errors
-// are *Error, or what verify returned.
-func DecodeChunked(body []byte, h http.Header, verify ChunkSignatures) (content []byte, trailer http.Header, err error) {
+// decodeChunked undoes the aws-chunked framing that x-amz-content-sha256
+// announces, and returns the content and the trailing headers. It checks the
+// framing, that the announced trailers came, and x-amz-decoded-content-length.
+// The signatures of the chunks are the server's to verify, before the engine
+// sees the request.
+func decodeChunked(body []byte, h http.Header) (content []byte, trailer http.Header, err error) {
 	mode := h.Get("X-Amz-Content-Sha256")
-	if mode != "STREAMING-UNSIGNED-PAYLOAD-TRAILER" &&
-		mode != "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" && mode != "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" {
+	if mode != streamUnsigned && mode != streamSigned && mode != streamSignedTrailer {
 		return nil, nil, notImplemented("x-amz-content-sha256: " + strconv.Quote(mode))
 	}
 	want, present, err := sizeHeader(h, "X-Amz-Decoded-Content-Length")
@@ -48,7 +41,7 @@ func DecodeChunked(body []byte, h http.Header, verify ChunkSignatures) (content 
 	if want > MaxObjectSize {
 		return nil, nil, entityTooLarge(want)
 	}
-	c := &chunkReader{rest: body, signed: mode != "STREAMING-UNSIGNED-PAYLOAD-TRAILER", verify: verify}
+	c := &chunkReader{rest: body, signed: mode != streamUnsigned}
 	content = make([]byte, 0, min(want, int64(len(body))))
 	for {
 		chunk, err := c.next()
@@ -71,8 +64,7 @@ func DecodeChunked(body []byte, h http.Header, verify ChunkSignatures) (content 
 // A chunkReader walks through an aws-chunked body.
 type chunkReader struct {
 	rest   []byte
-	signed bool
-	verify ChunkSignatures
+	signed bool // every chunk carries a signature
 }
 
 func malformedChunk() error {
@@ -97,16 +89,8 @@ func (c *chunkReader) next() ([]byte, error) {
 	}
 	chunk := rest[:size]
 	c.rest = rest[size:]
-	if c.signed {
-		signature, ok := strings.CutPrefix(extension, "chunk-signature=")
-		if !ok {
-			return nil, malformedChunk()
-		}
-		if c.verify != nil {
-			if err := c.verify.Chunk(signature, chunk); err != nil {
-				return nil, err
-			}
-		}
+	if c.signed && !strings.HasPrefix(extension, "chunk-signature=") {
+		return nil, malformedChunk()
 	}
 	if size == 0 {
 		return nil, nil // the trailer, or an empty line, follows
@@ -118,11 +102,9 @@ func (c *chunkReader) next() ([]byte, error) {
 }
 
 // trailer reads what follows the last chunk: the announced headers and, in a
-// signed body, their signature.
+// signed body, their signature, which is left out.
 func (c *chunkReader) trailer(announced []string) (http.Header, error) {
 	trailer := make(http.Header)
-	var canonical []byte
-	signature := ""
 	for {
 		line, rest, ok := bytes.Cut(c.rest, []byte("\n"))
 		c.rest = rest
@@ -138,13 +120,9 @@ func (c *chunkReader) trailer(announced []string) (http.Header, error) {
 		if !ok || name == "" {
 			return nil, malformedTrailer()
 		}
-		value = strings.TrimSpace(value)
-		if name == "x-amz-trailer-signature" {
-			signature = value
-			continue
+		if name != "x-amz-trailer-signature" {
+			trailer.Add(name, strings.TrimSpace(value))
 		}
-		canonical = append(append(append(append(canonical, name...), ':'), value...), '\n')
-		trailer.Add(textproto.CanonicalMIMEHeaderKey(name), value)
 	}
 	expected := 0
 	for _, list := range announced {
@@ -157,9 +135,6 @@ func (c *chunkReader) trailer(announced []string) (http.Header, error) {
 	}
 	if expected != len(trailer) {
 		return nil, malformedTrailer()
-	}
-	if c.signed && len(trailer) > 0 && c.verify != nil {
-		return trailer, c.verify.Trailer(signature, canonical)
 	}
 	return trailer, nil
 }

@@ -47,8 +47,8 @@ func (e *Engine) find(s copySource, h http.Header) (*bucket, *version, error) {
 		return nil, nil, err
 	}
 	v, err := b.findObject(s.key, s.versionID)
-	var failure *Error
-	if errors.As(err, &failure) && failure.Code == "MethodNotAllowed" {
+	var failure *apiError
+	if errors.As(err, &failure) && failure.code == "MethodNotAllowed" {
 		return nil, nil, invalidRequest("The source of a copy request may not specifically refer to a delete marker by version id.")
 	}
 	if err != nil {

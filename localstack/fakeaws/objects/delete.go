@@ -176,9 +176,9 @@ func (x *xmlWriter) deleted(t deleteTarget, d deletion) {
 
 func (x *xmlWriter) deleteError(t deleteTarget, err error) {
 	code, message := "InternalError", err.Error()
-	var failure *Error
+	var failure *apiError
 	if errors.As(err, &failure) {
-		code, message = failure.Code, failure.Message
+		code, message = failure.code, failure.message
 	}
 	x.open("Error")
 	x.text("Key", t.Key)

@@ -17,8 +17,8 @@ const (
 	// the record of its version.
 	inlineLimit = 4 << 10
 
-	// AccountID owns every bucket; x-amz-expected-bucket-owner is compared with it.
-	AccountID = "000000000000"
+	// accountID owns every bucket; x-amz-expected-bucket-owner is compared with it.
+	accountID = "000000000000"
 	// ownerID is the account's canonical user id, shown as the owner of objects.
 	ownerID = "75aa57f09aa0c8caeab4f8c24e99d10f8e7faeebf76c078efc7c6caea54ba06a"
 
@@ -87,7 +87,7 @@ func (e *Engine) Describe(r *http.Request, body []byte) engine.Call {
 func (e *Engine) Serve(r *http.Request, body []byte) engine.Response {
 	resp, err := e.serve(r, body)
 	if err != nil {
-		resp = ErrorResponse(r, err)
+		resp = errorResponse(r, err)
 	}
 	if resp.Durable == nil && e.journal != nil {
 		// Even a refusal may tell what another caller has just written.
@@ -126,7 +126,7 @@ func (e *Engine) admit(req *request) error {
 	if err != nil {
 		return err
 	}
-	if owner := req.header.Get("X-Amz-Expected-Bucket-Owner"); owner != "" && owner != AccountID {
+	if owner := req.header.Get("X-Amz-Expected-Bucket-Owner"); owner != "" && owner != accountID {
 		return newError(http.StatusForbidden, "AccessDenied", "Access Denied")
 	}
 	return b.policy.authorize(req.policyContext())

@@ -65,7 +65,7 @@ func (b *bench) do(method, target string, h headers, body string) engine.Respons
 	for name, value := range h {
 		r.Header.Set(name, value)
 	}
-	r.Header.Set(RequestIDHeader, "REQUEST1")
+	r.Header.Set(requestIDHeader, "REQUEST1")
 	return b.e.Serve(r, []byte(body))
 }
 

@@ -89,7 +89,7 @@ func (b *bucket) findObject(key, id string) (*version, error) {
 		v := en.current()
 		if v.marker {
 			err := noSuchKey(key)
-			err.Header = markerHeader(v)
+			err.header = markerHeader(v)
 			return nil, err
 		}
 		return v, nil
@@ -100,10 +100,10 @@ func (b *bucket) findObject(key, id string) (*version, error) {
 	if v.marker {
 		err := newError(http.StatusMethodNotAllowed, "MethodNotAllowed",
 			"The specified method is not allowed against this resource.").
-			With("Method", http.MethodGet).With("ResourceType", "DeleteMarker")
-		err.Header = markerHeader(v)
-		err.Header.Set("Allow", http.MethodDelete)
-		err.Header.Set("Last-Modified", v.modified.Format(http.TimeFormat))
+			with("Method", http.MethodGet).with("ResourceType", "DeleteMarker")
+		err.header = markerHeader(v)
+		err.header.Set("Allow", http.MethodDelete)
+		err.header.Set("Last-Modified", v.modified.Format(http.TimeFormat))
 		return nil, err
 	}
 	return v, nil
@@ -119,11 +119,11 @@ func (v *version) setValidators(h http.Header) {
 	h["Last-Modified"] = []string{v.modified.Format(http.TimeFormat)}
 }
 
-func (b *bucket) notModified(v *version) *Error {
+func (b *bucket) notModified(v *version) *apiError {
 	err := newError(http.StatusNotModified, "NotModified", "Not Modified")
-	err.Header = make(http.Header, 3)
-	v.setValidators(err.Header)
-	b.setVersionID(err.Header, v.id)
+	err.header = make(http.Header, 3)
+	v.setValidators(err.header)
+	b.setVersionID(err.header, v.id)
 	return err
 }
 
@@ -155,7 +155,7 @@ func (v *version) selectPart(req *request) (int, error) {
 	}
 	if n > max(v.parts, 1) {
 		return 0, newError(http.StatusRequestedRangeNotSatisfiable, "InvalidPartNumber", "The requested partnumber is not satisfiable").
-			With("PartNumberRequested", text).With("ActualPartCount", strconv.Itoa(max(v.parts, 1)))
+			with("PartNumberRequested", text).with("ActualPartCount", strconv.Itoa(max(v.parts, 1)))
 	}
 	return n, nil
 }
@@ -186,8 +186,8 @@ func selectSpan(req *request, v *version, part int) (selection, error) {
 		return whole, nil
 	case !satisfiable:
 		err := newError(http.StatusRequestedRangeNotSatisfiable, "InvalidRange", "The requested range is not satisfiable").
-			With("RangeRequested", text).With("ActualObjectSize", strconv.FormatInt(v.body.size, 10))
-		err.Header = http.Header{"Content-Range": {fmt.Sprintf("bytes */%d", v.body.size)}}
+			with("RangeRequested", text).with("ActualObjectSize", strconv.FormatInt(v.body.size, 10))
+		err.header = http.Header{"Content-Range": {fmt.Sprintf("bytes */%d", v.body.size)}}
 		return whole, err
 	}
 	return selection{span: s, partial: true}, nil

@@ -74,7 +74,7 @@ func parseMetadata(h http.Header) ([]field, error) {
 	if size > maxUserMetadata {
 		return nil, newError(http.StatusBadRequest, "MetadataTooLarge",
 			"Your metadata headers exceed the maximum allowed metadata size").
-			With("Size", strconv.Itoa(size)).With("MaxSizeAllowed", strconv.Itoa(maxUserMetadata))
+			with("Size", strconv.Itoa(size)).with("MaxSizeAllowed", strconv.Itoa(maxUserMetadata))
 	}
 	slices.SortFunc(fields[user:], func(a, b field) int { return strings.Compare(a.name, b.name) })
 	return fields, nil
@@ -112,7 +112,7 @@ func parseStorageClass(h http.Header) (string, error) {
 	i := slices.Index(storageClasses, class)
 	if i < 0 {
 		return "", newError(http.StatusBadRequest, "InvalidStorageClass", "The storage class you specified is not valid").
-			With("StorageClassRequested", class)
+			with("StorageClassRequested", class)
 	}
 	return storageClasses[i], nil
 }
@@ -121,7 +121,7 @@ const (
 	encryptionS3  = "AES256"
 	encryptionKMS = "aws:kms"
 	// managedKey stands for the account's aws/s3 key, which AWS uses when no key is named.
-	managedKey = "arn:aws:kms:us-east-1:" + AccountID + ":alias/aws/s3"
+	managedKey = "arn:aws:kms:us-east-1:" + accountID + ":alias/aws/s3"
 )
 
 // An encryption is how an object claims to be encrypted. Nothing is encrypted

@@ -281,7 +281,7 @@ func parseToken(token string) (after string, err error) {
 	return after, nil
 }
 
-func invalidToken(token string) *Error {
+func invalidToken(token string) *apiError {
 	return newError(http.StatusBadRequest, "InvalidArgument", "The continuation token provided is incorrect").
-		With("ArgumentName", "continuation-token").With("ArgumentValue", token)
+		with("ArgumentName", "continuation-token").with("ArgumentValue", token)
 }

@@ -301,7 +301,7 @@ func parseCompletion(req *request) (*completion, error) {
 		}
 		if i > 0 && doc.Parts[i].PartNumber <= doc.Parts[i-1].PartNumber {
 			return nil, newError(http.StatusBadRequest, "InvalidPartOrder",
-				"The list of parts was not in ascending order. Parts must be ordered by part number.").With("UploadId", req.query.Get("uploadId"))
+				"The list of parts was not in ascending order. Parts must be ordered by part number.").with("UploadId", req.query.Get("uploadId"))
 		}
 	}
 	return &doc, nil
@@ -318,7 +318,7 @@ func (u *upload) assemble(doc *completion) ([]*part, error) {
 		if p == nil || strings.Trim(named.ETag, `"`) != p.etag || given != "" && given != p.checksum.value {
 			return nil, newError(http.StatusBadRequest, "InvalidPart",
 				"One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified entity tag may not match the part's entity tag.").
-				With("UploadId", u.id).With("PartNumber", strconv.Itoa(named.PartNumber)).With("ETag", named.ETag)
+				with("UploadId", u.id).with("PartNumber", strconv.Itoa(named.PartNumber)).with("ETag", named.ETag)
 		}
 		if u.composite && given == "" {
 			return nil, invalidRequest(fmt.Sprintf("The upload was created using a %s checksum. The complete request must include the checksum for each part. It was missing for part %d in the request.",
@@ -326,8 +326,8 @@ func (u *upload) assemble(doc *completion) ([]*part, error) {
 		}
 		if i < len(doc.Parts)-1 && p.body.size < minPartSize {
 			return nil, newError(http.StatusBadRequest, "EntityTooSmall", "Your proposed upload is smaller than the minimum allowed size").
-				With("ProposedSize", strconv.FormatInt(p.body.size, 10)).With("MinSizeAllowed", strconv.Itoa(minPartSize)).
-				With("PartNumber", strconv.Itoa(named.PartNumber)).With("ETag", p.etag)
+				with("ProposedSize", strconv.FormatInt(p.body.size, 10)).with("MinSizeAllowed", strconv.Itoa(minPartSize)).
+				with("PartNumber", strconv.Itoa(named.PartNumber)).with("ETag", p.etag)
 		}
 		size += p.body.size
 		parts = append(parts, p)

@@ -81,7 +81,7 @@ func (p *policy) authorize(ctx policyContext) error {
 		if d.denies(ctx, resource) {
 			return newError(http.StatusForbidden, "AccessDenied", fmt.Sprintf(
 				"User: arn:aws:iam::%s:root is not authorized to perform: %s on resource: %q with an explicit deny in a resource-based policy",
-				AccountID, ctx.action, resource))
+				accountID, ctx.action, resource))
 		}
 	}
 	return nil
@@ -140,7 +140,7 @@ func wildcardMatch(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-func malformedPolicy(message string) *Error {
+func malformedPolicy(message string) *apiError {
 	return newError(http.StatusBadRequest, "MalformedPolicy", message)
 }
 
@@ -179,12 +179,12 @@ func parsePolicy(bucket, document string) (*policy, error) {
 	return p, nil
 }
 
-// refusedElement adds where in the policy an error arose. What is no *Error
+// refusedElement adds where in the policy an error arose. What is no *apiError
 // comes from decodeStrict: a value of the wrong type, or an unknown member.
 func refusedElement(where string, err error) error {
-	var failure *Error
+	var failure *apiError
 	if errors.As(err, &failure) {
-		failure.Message = where + failure.Message
+		failure.message = where + failure.message
 		return failure
 	}
 	var wrongType *json.UnmarshalTypeError

@@ -20,9 +20,9 @@ type payload struct {
 	checksum checksum // given by the caller; without one the algorithm is empty
 }
 
-func entityTooLarge(size int64) *Error {
+func entityTooLarge(size int64) *apiError {
 	return newError(http.StatusBadRequest, "EntityTooLarge", "Your proposed upload exceeds the maximum allowed size").
-		With("ProposedSize", strconv.FormatInt(size, 10)).With("MaxSizeAllowed", strconv.Itoa(MaxObjectSize))
+		with("ProposedSize", strconv.FormatInt(size, 10)).with("MaxSizeAllowed", strconv.Itoa(MaxObjectSize))
 }
 
 // readPayload takes the content out of a request.
@@ -30,7 +30,7 @@ func readPayload(req *request) (payload, error) {
 	given := req.header
 	var p payload
 	if isChunked(req.header) {
-		data, trailer, err := DecodeChunked(req.body, req.header, nil)
+		data, trailer, err := decodeChunked(req.body, req.header)
 		if err != nil {
 			return p, err
 		}

@@ -162,7 +162,7 @@ func parseRequest(r *http.Request, body []byte) (*request, error) {
 func checkKey(key string) error {
 	if len(key) > maxKeyLength {
 		return newError(http.StatusBadRequest, "KeyTooLongError", "Your key is too long").
-			With("Size", strconv.Itoa(len(key))).With("MaxSizeAllowed", strconv.Itoa(maxKeyLength))
+			with("Size", strconv.Itoa(len(key))).with("MaxSizeAllowed", strconv.Itoa(maxKeyLength))
 	}
 	if !utf8.ValidString(key) {
 		return newError(http.StatusBadRequest, "InvalidURI", "Couldn't parse the specified URI.")
@@ -190,7 +190,7 @@ func findOperation(method string, at scope, req *request) (*operation, error) {
 	}
 	if op == nil {
 		return nil, newError(http.StatusMethodNotAllowed, "MethodNotAllowed",
-			"The specified method is not allowed against this resource.").With("Method", method)
+			"The specified method is not allowed against this resource.").with("Method", method)
 	}
 	if req.header.Get("X-Amz-Copy-Source") != "" {
 		switch op.name {

@@ -93,7 +93,7 @@ func (e *Engine) getPublicAccessBlock(req *request) (engine.Response, error) {
 	access := b.settings.publicAccess
 	if access == nil {
 		return engine.Response{}, newError(http.StatusNotFound, "NoSuchPublicAccessBlockConfiguration",
-			"The public access block configuration was not found").With("BucketName", b.name)
+			"The public access block configuration was not found").with("BucketName", b.name)
 	}
 	x := startXML("PublicAccessBlockConfiguration", xmlNamespace)
 	x.bool("BlockPublicAcls", access.BlockPublicAcls)
@@ -224,7 +224,7 @@ func (e *Engine) putOwnershipControls(req *request) (engine.Response, error) {
 // getBucketLifecycle tells the truth: no rule can be set, so there is none.
 func (e *Engine) getBucketLifecycle(req *request) (engine.Response, error) {
 	return engine.Response{}, newError(http.StatusNotFound, "NoSuchLifecycleConfiguration",
-		"The lifecycle configuration does not exist").With("BucketName", req.bucket)
+		"The lifecycle configuration does not exist").with("BucketName", req.bucket)
 }
 
 func (e *Engine) getBucketPolicy(req *request) (engine.Response, error) {
@@ -236,7 +236,7 @@ func (e *Engine) getBucketPolicy(req *request) (engine.Response, error) {
 	}
 	if b.policy == nil {
 		return engine.Response{}, newError(http.StatusNotFound, "NoSuchBucketPolicy", "The bucket policy does not exist").
-			With("BucketName", b.name)
+			with("BucketName", b.name)
 	}
 	resp := xmlResponse([]byte(b.policy.document))
 	resp.Header.Set("Content-Type", "application/json")
