@@ -391,7 +391,10 @@ type optional[T any] struct {
 func (r *reader) attributes(nesting int) ([]attribute, error) {
 	fields := make([]attribute, 0, 8)
 	err := r.object(func(name []byte) error {
-		if len(name) > maxNameSize {
+		switch {
+		case len(name) == 0:
+			return invalidParameter("An attribute name may not be empty")
+		case len(name) > maxNameSize:
 			return invalidParameter("Attribute name is too large, must be less than 65536 bytes")
 		}
 		// Interning first: value() reuses the buffer behind name.
@@ -516,6 +519,9 @@ func (r *reader) set(k kind) (value, error) {
 			return invalidParameter("An AttributeValue may not contain a null member in a set")
 		}
 		m, err := r.scalar(k.member())
+		if err == nil && m.text == "" {
+			return errEmptyMember(k)
+		}
 		members = append(members, m)
 		return err
 	})
@@ -535,6 +541,13 @@ func (r *reader) set(k kind) (value, error) {
 		}
 	}
 	return setValue(k, members), nil
+}
+
+func errEmptyMember(k kind) *apiError {
+	if k == kindBinarySet {
+		return invalidParameter("Binary sets may not contain null or empty values")
+	}
+	return invalidParameter("An string set may not have a empty string as a member")
 }
 
 func (r *reader) list(nesting int) (value, error) {
