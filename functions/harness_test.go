@@ -47,7 +47,7 @@ func (c *testClock) advance(d time.Duration) {
 // A testHub is the deployed hub in one process: the template's table in the
 // embedded AWS, the template's routes in front of the App.
 type testHub struct {
-	t      *testing.T
+	t      testing.TB
 	aws    *fakeaws.Server
 	client *dynamodb.Client
 	table  string
@@ -81,7 +81,7 @@ func (b *lockedBuffer) String() string {
 
 const operatorToken = "oracle-token"
 
-func newTestHub(t *testing.T) *testHub {
+func newTestHub(t testing.TB) *testHub {
 	t.Helper()
 	h := &testHub{t: t, clock: &testClock{now: time.UnixMilli(1_700_000_000_000)}, log: &lockedBuffer{}, token: operatorToken}
 	var err error
@@ -402,7 +402,7 @@ func (h *testHub) lastLog() map[string]any {
 }
 
 // expect fails unless the answer has the status and the code ("" for success).
-func (a answer) expect(t *testing.T, status int, code core.Code) answer {
+func (a answer) expect(t testing.TB, status int, code core.Code) answer {
 	t.Helper()
 	if a.status != status || a.code() != string(code) {
 		t.Fatalf("answer %d %q, want %d %q: %s", a.status, a.code(), status, code, a.text)
@@ -411,7 +411,7 @@ func (a answer) expect(t *testing.T, status int, code core.Code) answer {
 }
 
 // refusesField fails unless the answer is a 400 that names the field.
-func (a answer) refusesField(t *testing.T, code core.Code, field string) {
+func (a answer) refusesField(t testing.TB, code core.Code, field string) {
 	t.Helper()
 	a.expect(t, http.StatusBadRequest, code)
 	if got, _ := a.at("error.details.field").(string); got != field {

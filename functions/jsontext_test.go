@@ -195,7 +195,7 @@ func compareWithStandard(t *testing.T, value jsonText) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,166 @@
+package functions
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"drawbridge/core"
+)
+
+// countedTokens counts the lookups of a token store in memory.
+type countedTokens struct {
+	core.TokenStore
+	records map[string]core.Token
+	reads   int
+}
+
+func (c *countedTokens) ReadToken(_ context.Context, hash string) (core.Token, bool, error) {
+	c.reads++
+	token, found := c.records[hash]
+	return token, found, nil
+}
+
+func newCountedTokens(tokens map[string]core.Token) *countedTokens {
+	c := &countedTokens{records: map[string]core.Token{}}
+	for secret, token := range tokens {
+		token.Hash = core.TokenHash(secret)
+		c.records[token.Hash] = token
+	}
+	return c
+}
+
+func TestTokensAreReadOnceInThirtySeconds(t *testing.T) {
+	clock := &testClock{now: time.UnixMilli(1_700_000_000_000)}
+	store := newCountedTokens(map[string]core.Token{"known-secret": {Scopes: []core.Scope{core.ScopeRead}}})
+	auth := newAuthenticator(store, clock)
+	authenticate := func(secret string) error {
+		_, err := auth.authenticate(context.Background(), "Bearer "+secret)
+		return err
+	}
+	for range 10 {
+		must(t, authenticate("known-secret"))
+	}
+	if store.reads != 1 {
+		t.Errorf("%d reads for 10 uses", store.reads)
+	}
+	revoked := store.records[core.TokenHash("known-secret")]
+	revoked.RevokedAt = core.InstantOf(clock.Now())
+	store.records[revoked.Hash] = revoked
+	clock.advance(tokenCacheTime - time.Millisecond)
+	must(t, authenticate("known-secret"))
+	clock.advance(time.Millisecond)
+	if core.CodeOf(authenticate("known-secret")) != core.CodeUnauthorized {
+		t.Error("a revoked token works for longer than the cache holds it")
+	}
+
+	reads := store.reads
+	for range 10 {
+		if core.CodeOf(authenticate("later-secret")) != core.CodeUnauthorized {
+			t.Error("an unknown token works")
+		}
+	}
+	if store.reads != reads+1 {
+		t.Errorf("%d reads for 10 uses of an unknown token", store.reads-reads)
+	}
+	store.records[core.TokenHash("later-secret")] = core.Token{Hash: core.TokenHash("later-secret"), Scopes: []core.Scope{core.ScopeRead}}
+	clock.advance(unknownTokenCacheTime)
+	must(t, authenticate("later-secret"))
+}
+
+func TestATokenExpiresAtItsMomentThoughItIsCached(t *testing.T) {
+	clock := &testClock{now: time.UnixMilli(1_700_000_000_000)}
+	store := newCountedTokens(map[string]core.Token{"short-lived": {ExpiresAt: core.InstantOf(clock.Now()).Add(2 * time.Second)}})
+	auth := newAuthenticator(store, clock)
+	for step, want := range []core.Code{"", "", core.CodeUnauthorized} {
+		if _, err := auth.authenticate(context.Background(), "Bearer short-lived"); core.CodeOf(err) != want {
+			t.Errorf("after %d s: %v", step, err)
+		}
+		clock.advance(time.Second)
+	}
+}
+
+func TestGuessingFillsNoMemoryAndDoesNotHammerTheTable(t *testing.T) {
+	clock := &testClock{now: time.UnixMilli(1_700_000_000_000)}
+	store := newCountedTokens(map[string]core.Token{"known-secret": {}})
+	auth := newAuthenticator(store, clock)
+	authenticate := func(secret string) core.Code {
+		_, err := auth.authenticate(context.Background(), "Bearer "+secret)
+		return core.CodeOf(err)
+	}
+	if got := authenticate("known-secret"); got != "" {
+		t.Fatal(got)
+	}
+	outcomes := map[core.Code]int{}
+	for i := range 10_000 {
+		outcomes[authenticate(fmt.Sprint("guess-", i))]++
+	}
+	if store.reads != 1+guessBurst || outcomes[core.CodeUnauthorized] != guessBurst || outcomes[core.CodeThrottled] != 10_000-guessBurst {
+		t.Errorf("10,000 guesses at once cost %d reads: %v", store.reads-1, outcomes)
+	}
+	if got := authenticate("known-secret"); got != "" {
+		t.Errorf("a token in use is refused with %s while others guess", got)
+	}
+	// Over a long time: a steady rate, and memory that stays bounded.
+	before := store.reads
+	for i := range 100_000 {
+		authenticate(fmt.Sprint("slow-guess-", i))
+		clock.advance(10 * time.Millisecond)
+	}
+	if lookups, allowed := store.reads-before, 100_000*10*int(time.Millisecond)/int(guessPeriod); lookups > allowed+1 {
+		t.Errorf("%d lookups in 1,000 s, at most %d are allowed", lookups, allowed)
+	}
+	if len(auth.unknown) > maxCachedTokens || len(auth.records) > maxCachedTokens {
+		t.Errorf("%d absences and %d records are cached", len(auth.unknown), len(auth.records))
+	}
+}
+
+func TestTheTokenCacheIsBounded(t *testing.T) {
+	clock := &testClock{now: time.UnixMilli(1_700_000_000_000)}
+	tokens := map[string]core.Token{}
+	for i := range 2 * maxCachedTokens {
+		tokens[fmt.Sprint("secret-", i)] = core.Token{}
+	}
+	auth := newAuthenticator(newCountedTokens(tokens), clock)
+	for secret := range tokens {
+		if _, err := auth.authenticate(context.Background(), "Bearer "+secret); err != nil {
+			t.Fatal(err)
+		}
+		clock.advance(time.Millisecond)
+	}
+	if len(auth.records) > maxCachedTokens {
+		t.Errorf("%d records are cached", len(auth.records))
+	}
+}
+
+func TestARecordOfAnotherHashAuthorisesNobody(t *testing.T) {
+	clock := &testClock{now: time.UnixMilli(1_700_000_000_000)}
+	store := newCountedTokens(nil)
+	store.records[core.TokenHash("presented")] = core.Token{Hash: core.TokenHash("another")}
+	if _, err := newAuthenticator(store, clock).authenticate(context.Background(), "Bearer presented"); core.CodeOf(err) != core.CodeUnauthorized {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPublicAnswersTellNoAgentIDs(t *testing.T) {
+	root := rootResponse{statusResponse: statusResponse{Roles: map[string]legacyRoleView{"cto": {
+		LeaderAgentID: orNull("secret-agent"), PreviousLeaderAgentID: orNull("secret-agent"), CandidateCount: 1,
+		Candidates: []legacyCandidateView{{AgentID: "secret-agent"}},
+	}}}}
+	root.hideAgents()
+	encoded, err := encodeJSON(root)
+	must(t, err)
+	if strings.Contains(string(encoded), "secret-agent") || !strings.Contains(string(encoded), `"candidate_count":1`) {
+		t.Errorf("the answer to anybody is %s", encoded)
+	}
+
+	h := newTestHub(t)
+	h.online("secret-agent", 1)
+	for _, path := range []string{"/", "/status", "/health", "/healthz", "/status?scope=agent&agent_id=secret-agent"} {
+		if a := h.as("").send("GET", path, nil); strings.Contains(a.text, "secret-agent") {
+			t.Errorf("%s tells anybody %s", path, a.text)
+		}
+	}
+}
