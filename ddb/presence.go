@@ -254,7 +254,8 @@ func requireGeneration(u *update, generation core.Opt[int64]) {
 	}
 }
 
-// ChangeAgentStatus is one UpdateItem; offline takes the due entry out of the
+// ChangeAgentStatus is one UpdateItem that its own copy repeats without harm, so
+// a retry after a lost answer needs no recognition; offline takes the due entry out of the
 // index, because nothing is due for an agent that is offline.
 //
 // Cost: 1 round trip, 1 write unit and 1 index unit when the due entry goes. A
@@ -271,8 +272,6 @@ func (s *Store) ChangeAgentStatus(ctx context.Context, c core.AgentStatusChange)
 		switch {
 		case err != nil || done:
 			return core.AgentWrite{Agent: agent}, err
-		case stamp.writeID == c.WriteID:
-			return core.AgentWrite{Agent: agent, Replayed: true}, nil
 		case agent.Generation == 0 || c.Generation.Set && c.Generation.Value != agent.Generation:
 			return core.AgentWrite{Agent: agent, Refused: true}, nil
 		case agent.Final && c.Status != core.StatusOffline:

@@ -16,8 +16,8 @@ type merged struct {
 }
 
 // merge reads a page of every shard at once and keeps the first limit entries
-// over all of them. A shard that has more ends the page at the last entry it
-// showed, because what it did not show may come before another shard's next.
+// over all of them. Every shard is asked for that many, so none of those can be
+// missing; DynamoDB's own bound of a page (1 MB) is far above 100 keys.
 func (s *Store) merge(ctx context.Context, shards int, sortKey string, limit int, page func(shard int) query) (merged, error) {
 	pages := make([][]item, shards)
 	partial := make([]bool, shards)
@@ -29,20 +29,8 @@ func (s *Store) merge(ctx context.Context, shards int, sortKey string, limit int
 	if err != nil {
 		return merged{}, err
 	}
-	var m merged
-	m.entries = slices.Concat(pages...)
-	order := func(a, b item) int { return cmp.Compare(sortValue(a, sortKey), sortValue(b, sortKey)) }
-	slices.SortFunc(m.entries, order)
-	for shard, entries := range pages {
-		if !partial[shard] || len(entries) == 0 {
-			continue
-		}
-		end, _ := slices.BinarySearchFunc(m.entries, entries[len(entries)-1], order)
-		if end+1 < len(m.entries) {
-			m.entries = m.entries[:end+1]
-		}
-		m.more = true
-	}
+	m := merged{entries: slices.Concat(pages...), more: slices.Contains(partial, true)}
+	slices.SortFunc(m.entries, func(a, b item) int { return cmp.Compare(sortValue(a, sortKey), sortValue(b, sortKey)) })
 	if len(m.entries) > limit {
 		m.entries, m.more = m.entries[:limit], true
 	}

@@ -53,9 +53,12 @@ func testHeartbeat(t *testing.T, open func(*testing.T) *bench) {
 		for step := int64(1); step <= 3; step++ {
 			b.clock.Advance(time.Second)
 			stop := b.LoseNextWrite()
-			_, err := b.hub.Heartbeat(b.ctx, core.HeartbeatRequest{AgentID: "a", Step: core.Some(step), Fences: core.Fences{Generation: core.Some(int64(1))}})
+			beat, err := b.hub.Heartbeat(b.ctx, core.HeartbeatRequest{AgentID: "a", Step: core.Some(step), Fences: core.Fences{Generation: core.Some(int64(1))}})
 			stop()
 			b.must(err)
+			if !beat.Replayed {
+				t.Fatalf("step %d is answered %+v, want it replayed", step, beat)
+			}
 			if a := b.agent("a"); a.Step != core.Some(step) || a.StepAt != b.now() || a.LastSeen != b.now() {
 				t.Fatalf("after step %d the agent stands at %+v", step, a)
 			}
@@ -88,13 +91,15 @@ func testHeartbeat(t *testing.T, open func(*testing.T) *bench) {
 		b := open(t)
 		r := b.register("a")
 		b.tick()
+		var beat core.AgentHeartbeat
 		b.tap.at(beforeStatus, func() {
 			b.tick()
-			b.must(b.heartbeat("a", r.Generation))
+			beat = b.write("a", r.Generation)
+			b.deliver(beat)
 		})
 		b.must(b.deregister("a", r.Generation))
 		b.wantAgent("a", r.Generation, core.StatusOffline)
-		b.ResendWrites()
+		b.deliver(beat) // a late copy of it
 		b.wantAgent("a", r.Generation, core.StatusOffline)
 	})
 

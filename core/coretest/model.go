@@ -189,7 +189,13 @@ func (m *Model) HeartbeatAgent(_ context.Context, b core.AgentHeartbeat) (core.A
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sent = append(m.sent, func() { m.heartbeat(b) })
-	return once(m, func() core.AgentWrite { return m.heartbeat(b) }), nil
+	return once(m, func() core.AgentWrite {
+		// A copy without a step may apply twice: it says the same.
+		if a := m.agents[b.AgentID]; a != nil && b.Step.Set && a.writeID == b.WriteID {
+			return core.AgentWrite{Agent: a.copy(), Replayed: true}
+		}
+		return m.heartbeat(b)
+	}), nil
 }
 
 func (m *Model) heartbeat(b core.AgentHeartbeat) core.AgentWrite {

@@ -49,6 +49,40 @@ func testSweep(t *testing.T, open func(*testing.T) *bench) {
 		}
 	})
 
+	t.Run("nor does it take a second step on a later page", func(t *testing.T) {
+		b := open(t)
+		const agents = 230
+		b.fill(agents)
+		b.clock.Advance(24 * time.Hour)
+		for _, want := range []core.AgentSweep{{Stale: agents}, {Offline: agents}, {}} {
+			if c := b.sweep(); c != want {
+				t.Fatalf("the sweep did %+v, want %+v", c, want)
+			}
+		}
+	})
+
+	t.Run("a step applies only to the agent that was seen", func(t *testing.T) {
+		b := open(t)
+		b.register("a")
+		b.clock.Advance(2 * time.Minute)
+		seen := b.agent("a")
+		for i, other := range []func(*core.Agent){
+			func(a *core.Agent) { a.Generation++ },
+			func(a *core.Agent) { a.Status = core.StatusStale },
+			func(a *core.Agent) { a.LeaseExpires++ },
+			func(a *core.Agent) { a.DueAt-- },
+		} {
+			step := core.AgentTransition{Seen: seen, To: core.StatusOffline, WriteStamp: core.WriteStamp{WriteID: fmt.Sprint(i), Started: b.clock.Now()}}
+			other(&step.Seen)
+			done, err := b.Store.TransitionAgent(b.ctx, step)
+			b.must(err)
+			if done {
+				t.Fatalf("a step from %+v was applied to %+v", step.Seen, seen)
+			}
+		}
+		b.wantAgent("a", 1, core.StatusOnline)
+	})
+
 	t.Run("an early entry is moved to the deadline that stands", func(t *testing.T) {
 		b := open(t)
 		b.register("a")
