@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -107,7 +108,10 @@ func arriving(r *http.Request, length int) *http.Request {
 	in.Header = make(http.Header, len(r.Header)+2)
 	for name, values := range r.Header {
 		name = textproto.CanonicalMIMEHeaderKey(name)
-		in.Header[name] = append(in.Header[name], values...)
+		if before := in.Header[name]; before != nil {
+			values = append(slices.Clip(before), values...)
+		}
+		in.Header[name] = values
 	}
 	if in.Host == "" {
 		in.Host = r.URL.Host
