@@ -1,0 +1,64 @@
+package dynamo
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestTimeToLiveIsSwitchedAndDescribed(t *testing.T) {
+	f := newFixture(t)
+	f.createMain()
+	update := func(name, enabled string) string {
+		return `{"TableName": "main", "TimeToLiveSpecification": {"AttributeName": "` + name + `", "Enabled": ` + enabled + `}}`
+	}
+	describe := func() any {
+		return f.do("DescribeTimeToLive", `{"TableName": "main"}`)["TimeToLiveDescription"]
+	}
+	sameJSON(t, "at first", describe(), `{"TimeToLiveStatus": "DISABLED"}`)
+	f.refuse("UpdateTimeToLive", update("ttl", "false"), codeValidation, "TimeToLive is already disabled")
+	f.do("UpdateTimeToLive", update("ttl", "true"))
+	sameJSON(t, "enabled", describe(), `{"TimeToLiveStatus": "ENABLED", "AttributeName": "ttl"}`)
+	f.refuse("UpdateTimeToLive", update("ttl", "true"), codeValidation, "TimeToLive is already enabled")
+	f.refuse("UpdateTimeToLive", update("other", "false"), codeValidation, "active on a different AttributeName: current AttributeName is ttl")
+	f.do("UpdateTimeToLive", update("ttl", "false"))
+	f.refuse("UpdateTimeToLive", `{"TableName": "main"}`, codeValidation, "timeToLiveSpecification")
+	f.refuse("DescribeTimeToLive", `{"TableName": "nope"}`, codeNotFound, "Table: nope not found")
+}
+
+func TestExpiredItemsStayUntilTheyAreCollected(t *testing.T) {
+	f := newFixture(t)
+	f.createMain()
+	if n, err := f.CollectExpired("main"); n != 0 || err != nil {
+		t.Errorf("without TTL: %d, %v", n, err)
+	}
+	f.do("UpdateTimeToLive", `{"TableName": "main", "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}`)
+	now := f.time().Unix()
+	put := func(sk, ttl string) { f.put("p", sk, `"ttl": `+ttl+`, "g": {"S": "g"}, "n": {"N": "1"}`) }
+	put("past", fmt.Sprintf(`{"N": "%d.5"}`, now-10))
+	put("future", fmt.Sprintf(`{"N": "%d"}`, now+10))
+	put("text", fmt.Sprintf(`{"S": "%d"}`, now-10))
+	put("milliseconds", fmt.Sprintf(`{"N": "%d"}`, now*1000))
+	put("longAgo", fmt.Sprintf(`{"N": "%d"}`, now-6*365*86400))
+	put("huge", `{"N": "9e125"}`)
+	if f.get("p", "past") == nil {
+		t.Error("an expired item vanished by itself")
+	}
+	collect := func(want int) {
+		t.Helper()
+		if n, err := f.CollectExpired("main"); n != want || err != nil {
+			t.Errorf("collected %d, %v, want %d", n, err, want)
+		}
+	}
+	collect(1)
+	collect(0)
+	f.pass(11 * time.Second)
+	collect(1)
+	left, _ := f.pages("Query", `"IndexName": "byGroup", "KeyConditionExpression": "g = :g", "ExpressionAttributeValues": {":g": {"S": "g"}}`)
+	if len(left) != 4 {
+		t.Errorf("left in the index: %v", left)
+	}
+	if _, err := f.CollectExpired("nope"); err == nil {
+		t.Error("collected from a table that is not there")
+	}
+}
