@@ -40,14 +40,9 @@ type Settings struct {
 // FromEnv builds the App of a deployed function: settings from getenv, clients
 // from the SDK's default configuration. It makes no request.
 func FromEnv(ctx context.Context, getenv func(string) string) (*App, error) {
-	settings := Settings{
-		Table:       getenv(envTable),
-		Account:     getenv(envAccount),
-		CORSOrigins: SplitOrigins(getenv(envCORSOrigins)),
-		Log:         NewLog(os.Stdout, getenv(envLogLevel)),
-	}
-	if settings.Table == "" {
-		return nil, errors.New(envTable + " is not set: it names the hub's table")
+	settings, err := SettingsFrom(getenv)
+	if err != nil {
+		return nil, err
 	}
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
@@ -57,6 +52,21 @@ func FromEnv(ctx context.Context, getenv func(string) string) (*App, error) {
 		return nil, errors.New("AWS_REGION is not set: it names the region of the hub's table")
 	}
 	return Open(ForLambda(cfg), settings)
+}
+
+// SettingsFrom reads the settings that the template puts into the environment of
+// every function. Their log goes to the standard output.
+func SettingsFrom(getenv func(string) string) (Settings, error) {
+	s := Settings{
+		Table:       getenv(envTable),
+		Account:     getenv(envAccount),
+		CORSOrigins: SplitOrigins(getenv(envCORSOrigins)),
+		Log:         NewLog(os.Stdout, getenv(envLogLevel)),
+	}
+	if s.Table == "" {
+		return Settings{}, errors.New(envTable + " is not set: it names the hub's table")
+	}
+	return s, nil
 }
 
 // Open builds an App over the clients of an AWS configuration. It makes no

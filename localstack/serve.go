@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -173,16 +174,35 @@ func (h *hub) provision(ctx context.Context) error {
 	return nil
 }
 
+// settings are what the template puts into the functions' environment. One process
+// serves them all, so it has to be the same for all.
+func (h *hub) settings() (functions.Settings, error) {
+	all := h.template.Functions
+	if len(all) == 0 {
+		return functions.Settings{}, fmt.Errorf("%s declares no function", h.template.Path)
+	}
+	for _, f := range all {
+		if !maps.Equal(f.Environment, all[0].Environment) {
+			return functions.Settings{}, fmt.Errorf("%s: %s and %s have different environments; the local runner serves all functions in one",
+				h.template.Path, all[0].LogicalID, f.LogicalID)
+		}
+	}
+	s, err := functions.SettingsFrom(func(name string) string { return all[0].Environment[name] })
+	s.Log = h.log
+	return s, err
+}
+
 // wire puts the functions behind the routes and the schedules.
 func (h *hub) wire(ctx context.Context) error {
-	table := h.template.Tables[0].Name
-	store := ddb.Open(dynamodb.NewFromConfig(h.cfg), ddb.Table{Name: table, Region: h.cfg.Region, Account: h.template.Stack.Account})
-	if err := h.token.record(ctx, store); err != nil {
+	settings, err := h.settings()
+	if err != nil {
 		return err
 	}
-	app, err := functions.Open(h.cfg, functions.Settings{
-		Table: table, Account: h.template.Stack.Account, Log: h.log,
-	})
+	table := ddb.Table{Name: settings.Table, Region: h.cfg.Region, Account: settings.Account}
+	if err := h.token.record(ctx, ddb.Open(dynamodb.NewFromConfig(h.cfg), table)); err != nil {
+		return err
+	}
+	app, err := functions.Open(h.cfg, settings)
 	if err != nil {
 		return fmt.Errorf("open the functions: %w", err)
 	}
