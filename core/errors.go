@@ -50,6 +50,14 @@ const (
 	CodeIdempotencyMismatch      Code = "IDEMPOTENCY_MISMATCH"
 	CodeConductorUnavailable     Code = "CONDUCTOR_REGISTRY_NOT_AVAILABLE"
 
+	CodeRecipientNotOnline Code = "RECIPIENT_NOT_ONLINE"
+	CodeAlreadyAcked       Code = "ALREADY_ACKED"
+	CodeReceiptStale       Code = "RECEIPT_STALE"
+	CodeDeadLettered       Code = "DEAD_LETTERED"
+	CodeExpired            Code = "EXPIRED"
+	CodeNotDead            Code = "NOT_DEAD"
+	CodeAlreadyRedriven    Code = "ALREADY_REDRIVEN"
+
 	CodeProjectIDInvalid             Code = "PROJECT_ID_INVALID"
 	CodeSessionIDInvalid             Code = "SESSION_ID_INVALID"
 	CodeHostIDInvalid                Code = "HOST_ID_INVALID"
@@ -110,6 +118,14 @@ var Codes = []CodeEntry{
 	{CodeStalePresenceOwner, KindConflict, false, "The caller's generation is not the agent's current one, is finished, or the agent is unknown."},
 	{CodeIdempotencyMismatch, KindConflict, false, "The Idempotency-Key was used with another body."},
 	{CodeConductorUnavailable, KindUnavailable, false, "This hub has no registry of conductors."},
+
+	{CodeRecipientNotOnline, KindConflict, false, "if_recipient asks for a recipient that is online, and it is not; nothing was stored."},
+	{CodeAlreadyAcked, KindConflict, false, "The message was acknowledged before."},
+	{CodeReceiptStale, KindConflict, false, "The receipt is not the one of the message's latest lease, or a lease holds the message."},
+	{CodeDeadLettered, KindConflict, false, "The message is a dead letter."},
+	{CodeExpired, KindConflict, false, "The message has expired."},
+	{CodeNotDead, KindConflict, false, "The message did not die this death."},
+	{CodeAlreadyRedriven, KindConflict, false, "This dead letter was redriven before."},
 
 	{CodeProjectIDInvalid, KindInvalid, false, "project_id is not prj_ and 22 characters of A-Za-z0-9_-."},
 	{CodeSessionIDInvalid, KindInvalid, false, "session_id is blank or over 256 characters."},

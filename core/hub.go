@@ -7,6 +7,7 @@ type Config struct {
 	Presence    PresenceStore
 	Identity    IdentityStore
 	Idempotency IdempotencyStore
+	Messages    MessageStore
 	Sweeps      SweepStore
 	Clock       Clock
 	IDs         IDs
@@ -18,6 +19,7 @@ type Hub struct {
 	presence    PresenceStore
 	identity    *identityCache
 	idempotency IdempotencyStore
+	messages    MessageStore
 	sweeps      SweepStore
 	clock       Clock
 	ids         IDs
@@ -29,6 +31,7 @@ func New(c Config) *Hub {
 		presence:    c.Presence,
 		identity:    newIdentityCache(c.Identity, c.Clock, c.IDs),
 		idempotency: c.Idempotency,
+		messages:    c.Messages,
 		sweeps:      c.Sweeps,
 		clock:       c.Clock,
 		ids:         c.IDs,

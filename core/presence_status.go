@@ -57,16 +57,22 @@ func (h *Hub) ReportStatus(ctx context.Context, r ReportRequest) (Report, error)
 		Status:     StoredStatus(reported),
 		WriteStamp: h.stamp(now),
 	}
+	counted := h.pending(ctx, agentID, InstantOf(now))
 	done, err := h.changeStatus(ctx, identity, change)
+	pending, failed := counted()
 	if err != nil {
 		return Report{}, err
+	}
+	snapshot := done.Agent.snapshot(InstantOf(now))
+	if failed == nil { // the status is stored: a count that is not known does not undo it
+		snapshot.Pending = pending
 	}
 	return Report{
 		AgentID:    agentID,
 		Status:     change.Status,
 		Reported:   reported,
 		ReportedAt: InstantOf(now),
-		Snapshot:   done.Agent.snapshot(InstantOf(now)),
+		Snapshot:   snapshot,
 		Identity:   identity,
 		Replayed:   done.Replayed,
 	}, nil

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 )
 
@@ -31,9 +30,10 @@ type StatusReport struct {
 	Queues   *QueueDepths
 	Assigns  *AssignCounts
 	Agent    *AgentSnapshot
-	// Trace holds the messages of a trace in stored view, oldest first; not nil
-	// when the scope asked for one.
-	Trace []json.RawMessage
+	// Trace holds the messages of a trace, oldest first; not nil when the scope
+	// asked for one. TraceCut tells that the newest are left out.
+	Trace    []TraceMessage
+	TraceCut bool
 }
 
 // HubState is the hub's own state.
@@ -95,7 +95,7 @@ type LegacyCandidate struct {
 }
 
 // Status answers a status query (contract 2.6, 2.7). It writes nothing. Cost:
-// one read for the scope agent, none otherwise.
+// one round trip; two for the scope trace, by way of an index.
 //
 // Errors: STALE_HUB_INSTANCE, STORE_FINGERPRINT_MISMATCH, INVALID_ARGUMENT.
 func (h *Hub) Status(ctx context.Context, q StatusQuery) (StatusReport, error) {
@@ -107,11 +107,17 @@ func (h *Hub) Status(ctx context.Context, q StatusQuery) (StatusReport, error) {
 	now := InstantOf(h.clock.Now())
 	switch q.Scope {
 	case StatusScopeHub, StatusScopeQueue:
-		report.describeHub(now, q.IncludeMetrics)
+		err = h.describeHub(ctx, &report, now, q.IncludeMetrics)
 	case StatusScopeAgent:
 		report.Agent, err = h.agentSnapshot(ctx, q.AgentID, now)
 	case StatusScopeTrace:
-		report.trace(q.TraceID)
+		if q.TraceID == "" {
+			break
+		}
+		if err := checkID("trace_id", q.TraceID); err != nil {
+			return StatusReport{}, err
+		}
+		report.Trace, report.TraceCut, err = h.trace(ctx, q.TraceID, now)
 	}
 	return report, err
 }
@@ -123,35 +129,55 @@ func (h *Hub) agentSnapshot(ctx context.Context, agentID string, now Instant) (*
 	if err := checkID("agent_id", agentID); err != nil {
 		return nil, err
 	}
+	counted := h.pending(ctx, agentID, now)
 	agent, found, err := h.presence.ReadAgent(ctx, agentID)
-	if err != nil {
+	pending, failed := counted()
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("read agent: %w", err)
-	}
-	if !found {
+	case failed != nil:
+		return nil, failed
+	case !found:
 		return nil, nil
 	}
 	snapshot := agent.snapshot(now)
+	snapshot.Pending = pending
 	return &snapshot, nil
 }
 
-func (r *StatusReport) describeHub(now Instant, metrics bool) {
+// pending counts an agent's messages while the caller does something else.
+func (h *Hub) pending(ctx context.Context, agentID string, now Instant) func() (int64, error) {
+	var pending int64
+	wait := inBackground(func() error {
+		var err error
+		pending, err = h.messages.CountInbox(ctx, agentID, now, maxPendingCount)
+		return err
+	})
+	return func() (int64, error) {
+		if err := wait(); err != nil {
+			return 0, fmt.Errorf("count pending messages: %w", err)
+		}
+		return pending, nil
+	}
+}
+
+func (h *Hub) describeHub(ctx context.Context, r *StatusReport, now Instant, metrics bool) error {
 	r.Hub = &HubState{
 		State:      HubHealthy,
 		UptimeMs:   now.Sub(r.Identity.CreatedAt).Milliseconds(),
 		AuditStore: r.Identity.StoreType,
 	}
 	r.Roles = map[string]LegacyRole{legacyRole: emptyLegacyRole()}
-	if metrics {
-		r.Queues = &QueueDepths{AsOf: now}
-		r.Assigns = &AssignCounts{AsOf: now}
+	if !metrics {
+		return nil
 	}
-}
-
-// trace answers with no message: the hub has none yet.
-func (r *StatusReport) trace(traceID string) {
-	if traceID != "" {
-		r.Trace = []json.RawMessage{}
+	depths, err := h.depths(ctx)
+	if err != nil {
+		return err
 	}
+	r.Queues = &depths
+	r.Assigns = &AssignCounts{AsOf: now}
+	return nil
 }
 
 // legacyRole is the one role of the legacy interface.

@@ -8,10 +8,13 @@ import (
 )
 
 // The sweeps there are.
-const SweepPresence = "presence"
+const (
+	SweepPresence = "presence"
+	SweepMessages = "messages"
+)
 
 // SweepNames lists every sweep, in the order health reports them.
-var SweepNames = []string{SweepPresence}
+var SweepNames = []string{SweepPresence, SweepMessages}
 
 // SweepReport is what one run of a sweep did.
 type SweepReport struct {
@@ -56,6 +59,7 @@ type SweepStore interface {
 func (h *Hub) sweepRuns() map[string]func(context.Context) (SweepReport, error) {
 	return map[string]func(context.Context) (SweepReport, error){
 		SweepPresence: h.sweepPresence,
+		SweepMessages: h.sweepMessages,
 	}
 }
 

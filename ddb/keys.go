@@ -11,19 +11,22 @@ import (
 
 // The table's attributes that are keys, of itself and of its indexes.
 const (
-	pk     = "pk"
-	sk     = "sk"
-	duePK  = "due_pk"
-	dueSK  = "due_sk"
-	listPK = "list_pk"
-	listSK = "list_sk"
-	ttl    = "ttl" // seconds since the epoch
+	pk      = "pk"
+	sk      = "sk"
+	duePK   = "due_pk"
+	dueSK   = "due_sk"
+	listPK  = "list_pk"
+	listSK  = "list_sk"
+	inboxSK = "inbox_sk"
+	ttl     = "ttl" // seconds since the epoch
 )
 
-// The indexes. Both carry keys only: an entry is a hint, the item decides.
+// The indexes. The global ones carry keys only: an entry is a hint, the item
+// decides.
 const (
-	dueIndex  = "due"
-	listIndex = "list"
+	dueIndex   = "due"
+	listIndex  = "list"
+	inboxIndex = "inbox" // local and whole: what it shows is the item
 )
 
 // The shards of an index's partition keys. They are part of the stored format:
@@ -31,6 +34,11 @@ const (
 const (
 	agentShards = 8 // of the list and of the due entries of agents
 	topicShards = 4 // of a topic's followers
+
+	messageShards    = 64 // of the due entries of deliveries, for each lane
+	fanoutShards     = 16 // of the due entries of fan-outs under way
+	deadLetterShards = 8  // of the dead letters, and of the redriven ones
+	traceShards      = 4  // of a trace
 )
 
 // A key is an item's primary key.
@@ -38,11 +46,14 @@ type key struct{ pk, sk string }
 
 // Every item's key, by what it holds. Ids are at most 512 bytes, so that
 // partition keys stay below DynamoDB's 2,048 and sort keys below its 1,024.
-func agentKey(id string) key       { return key{"agent#" + id, "agent"} }
-func identityKey() key             { return key{"hub", "identity"} }
-func tokenKey(hash string) key     { return key{"token#" + hash, "token"} }
-func sweepKey(name string) key     { return key{"sweep#" + name, "health"} }
-func idempotencyKey(id string) key { return key{"idem#" + id, "record"} }
+func agentKey(id string) key             { return key{"agent#" + id, "agent"} }
+func identityKey() key                   { return key{"hub", "identity"} }
+func tokenKey(hash string) key           { return key{"token#" + hash, "token"} }
+func sweepKey(name string) key           { return key{"sweep#" + name, "health"} }
+func idempotencyKey(id string) key       { return key{"idem#" + id, "record"} }
+func recordKey(messageID string) key     { return key{"fanout#" + messageID, "record"} }
+func answerKey(correlationID string) key { return key{"answer#" + correlationID, "answer"} }
+func countsKey() key                     { return key{"rollup#messages", "counts"} }
 func followerKey(topic, id string) key {
 	return key{topicPartition(topic, shardOf(id, topicShards)), id}
 }
@@ -79,4 +90,66 @@ func deadlineOf(due string) (core.Instant, error) {
 	digits, _, _ := strings.Cut(due, "#")
 	ms, err := strconv.ParseInt(digits, 10, 64)
 	return core.Instant(ms), err
+}
+
+// inboxPartition holds the deliveries of one inbox.
+func inboxPartition(inbox string) string { return "inbox#" + inbox }
+
+// deliveryKey is the key of a delivery, or of a topic message's record when
+// there is no inbox. A second put of one is refused by its key alone.
+func deliveryKey(inbox, messageID string) key {
+	if inbox == "" {
+		return recordKey(messageID)
+	}
+	return key{inboxPartition(inbox), "m#" + messageID}
+}
+
+// redrivenKey is the key of what a dead letter was before it was redriven.
+func redrivenKey(inbox, messageID string, death int64) key {
+	k := deliveryKey(inbox, messageID)
+	return key{k.pk, fmt.Sprintf("r#%s#%d", messageID, death)}
+}
+
+// recipientsKey is the key of a part of a record's recipients.
+func recipientsKey(messageID string, part int) key {
+	return key{recordKey(messageID).pk, fmt.Sprintf("recipients#%05d", part)}
+}
+
+// pendingPosition orders an inbox: higher priorities first, then age, then id.
+func pendingPosition(d core.Delivery) string {
+	return fmt.Sprintf("p%d%s", core.MaxPriority-d.Priority, dueKey(d.CreatedAt, d.ID))
+}
+
+// hiddenPosition orders what is hidden by when it is pending again.
+func hiddenPosition(visibleAt core.Instant, messageID string) string {
+	return "h" + dueKey(visibleAt, messageID)
+}
+
+// messagePartition is a shard of the deliveries in order of their expiry. Urgent
+// messages have shards of their own, so that they can be counted apart.
+func messagePartition(urgent bool, shard int) string {
+	lane := "normal"
+	if urgent {
+		lane = "urgent"
+	}
+	return fmt.Sprintf("message#%s#%d", lane, shard)
+}
+
+// fanoutPartition is a shard of the fan-outs under way, in order of when the
+// sweep may resume them.
+func fanoutPartition(shard int) string { return fmt.Sprintf("fanout#%d", shard) }
+
+// deadPartition and redrivenPartition are shards of the dead letters in order
+// of their death.
+func deadPartition(shard int) string     { return fmt.Sprintf("dead#%d", shard) }
+func redrivenPartition(shard int) string { return fmt.Sprintf("redriven#%d", shard) }
+
+// deadKey orders dead letters by death, and differs for every one.
+func deadKey(d core.Delivery) string {
+	return dueKey(d.FailedAt, fmt.Sprintf("%s#%d#%s", d.ID, d.DeadLetterings, d.Inbox))
+}
+
+// tracePartition is a shard of a trace's deliveries and records, oldest first.
+func tracePartition(traceID string, shard int) string {
+	return fmt.Sprintf("trace#%s#%d", traceID, shard)
 }

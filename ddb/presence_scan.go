@@ -31,6 +31,9 @@ func (s *Store) merge(ctx context.Context, shards int, sortKey string, limit int
 	}
 	m := merged{entries: slices.Concat(pages...), more: slices.Contains(partial, true)}
 	slices.SortFunc(m.entries, func(a, b item) int { return cmp.Compare(sortValue(a, sortKey), sortValue(b, sortKey)) })
+	if page(0).descending {
+		slices.Reverse(m.entries)
+	}
 	if len(m.entries) > limit {
 		m.entries, m.more = m.entries[:limit], true
 	}

@@ -33,6 +33,8 @@ type Store struct {
 	client      *dynamodb.Client
 	table       string
 	fingerprint string
+	payloads    PayloadBucket
+	retention   time.Duration
 }
 
 var (
@@ -41,6 +43,7 @@ var (
 	_ core.TokenStore       = (*Store)(nil)
 	_ core.IdempotencyStore = (*Store)(nil)
 	_ core.SweepStore       = (*Store)(nil)
+	_ core.MessageStore     = (*Store)(nil)
 )
 
 // Open returns the store over a table as the template declares it. It makes no
@@ -48,7 +51,10 @@ var (
 // the SDK's default for DynamoDB) and to bound each attempt in time.
 func Open(client *dynamodb.Client, t Table) *Store {
 	sum := sha256.Sum256([]byte(strings.Join([]string{t.Region, t.Account, t.Name}, "/")))
-	return &Store{client: client, table: t.Name, fingerprint: storeType + ":" + hex.EncodeToString(sum[:])}
+	return &Store{
+		client: client, table: t.Name, fingerprint: storeType + ":" + hex.EncodeToString(sum[:]),
+		retention: core.DefaultMessageRetention,
+	}
 }
 
 // Describe tells the store's type, the table's name and its fingerprint.
@@ -62,6 +68,7 @@ type update struct {
 	set       []string
 	remove    []string
 	condition []string // all must hold
+	names     map[string]string
 	values    item
 }
 
@@ -80,6 +87,7 @@ func (s *Store) apply(ctx context.Context, u update) (item, bool, error) {
 		TableName:                           aws.String(s.table),
 		Key:                                 u.key.item(),
 		UpdateExpression:                    aws.String(u.expression()),
+		ExpressionAttributeNames:            u.names,
 		ExpressionAttributeValues:           u.values,
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -174,11 +182,16 @@ func (s *Store) batchGet(ctx context.Context, keys []key) (map[key]item, error) 
 
 // query reads one page of keys from a partition of the table or an index.
 type query struct {
-	index     string // "": the table itself, read strongly consistent
-	condition string
-	values    item
-	limit     int
+	index      string // "": the table itself
+	condition  string
+	values     item
+	limit      int
+	descending bool
 }
+
+// consistent tells whether a query can be strongly consistent: one through a
+// global index cannot.
+func (q query) consistent() bool { return q.index == "" || q.index == inboxIndex }
 
 // keys returns the page and whether the partition may hold more. Cost: 1
 // request; the units of the keys read, half of it through an index.
@@ -188,7 +201,8 @@ func (s *Store) keys(ctx context.Context, q query) ([]item, bool, error) {
 		KeyConditionExpression:    aws.String(q.condition),
 		ExpressionAttributeValues: q.values,
 		Limit:                     aws.Int32(int32(q.limit)),
-		ConsistentRead:            aws.Bool(q.index == ""),
+		ConsistentRead:            aws.Bool(q.consistent()),
+		ScanIndexForward:          aws.Bool(!q.descending),
 	}
 	if q.index != "" {
 		in.IndexName = aws.String(q.index)

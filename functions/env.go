@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"drawbridge/core"
 	"drawbridge/ddb"
@@ -27,12 +30,16 @@ const (
 	envAccount     = "DRAWBRIDGE_ACCOUNT_ID"
 	envCORSOrigins = "DRAWBRIDGE_CORS_ORIGINS"
 	envLogLevel    = "AWS_LAMBDA_LOG_LEVEL"
+	envBucket      = "BUCKET_NAME"
+	envRetention   = "DRAWBRIDGE_MESSAGE_RETENTION_DAYS"
 )
 
 // Settings say where a hub keeps its state and who may call it.
 type Settings struct {
 	Table       string
-	Account     string // the AWS account of the table; part of the store's fingerprint
+	Account     string        // the AWS account of the table; part of the store's fingerprint
+	Bucket      string        // of payloads over 8 KB
+	Retention   time.Duration // of settled messages; zero takes the usual one
 	CORSOrigins []string
 	Log         *slog.Logger
 }
@@ -60,11 +67,19 @@ func SettingsFrom(getenv func(string) string) (Settings, error) {
 	s := Settings{
 		Table:       getenv(envTable),
 		Account:     getenv(envAccount),
+		Bucket:      getenv(envBucket),
 		CORSOrigins: SplitOrigins(getenv(envCORSOrigins)),
 		Log:         NewLog(os.Stdout, getenv(envLogLevel)),
 	}
 	if s.Table == "" {
 		return Settings{}, errors.New(envTable + " is not set: it names the hub's table")
+	}
+	if days := getenv(envRetention); days != "" {
+		n, err := strconv.ParseInt(days, 10, 16)
+		if err != nil || n < 1 {
+			return Settings{}, errors.New(envRetention + " must be a whole number of days, at least 1")
+		}
+		s.Retention = time.Duration(n) * 24 * time.Hour
 	}
 	return s, nil
 }
@@ -76,11 +91,22 @@ func Open(cfg aws.Config, s Settings) (*App, error) {
 	clock := core.SystemClock{}
 	ids := core.NewIDs(clock, rand.Reader)
 	store := ddb.Open(dynamodb.NewFromConfig(cfg), ddb.Table{Name: s.Table, Region: cfg.Region, Account: s.Account})
+	if err := store.KeepMessages(ddb.Messages{Retention: s.Retention, Payloads: ddb.PayloadBucket{Client: payloadClient(cfg), Name: s.Bucket}}); err != nil {
+		return nil, err
+	}
 	hub := core.New(core.Config{
-		Presence: store, Identity: store, Idempotency: store, Sweeps: store, Clock: clock, IDs: ids,
+		Presence: store, Identity: store, Idempotency: store, Sweeps: store, Messages: store, Clock: clock, IDs: ids,
 	})
 	return New(Config{
 		Hub: hub, Tokens: store, Clock: clock, IDs: ids, Log: s.Log, Version: Version, CORSOrigins: s.CORSOrigins,
+	})
+}
+
+// payloadClient addresses buckets by path where the endpoint is not AWS's own:
+// local ones have no name for every bucket.
+func payloadClient(cfg aws.Config) *s3.Client {
+	return s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.UsePathStyle = cfg.BaseEndpoint != nil || os.Getenv("AWS_ENDPOINT_URL") != "" || os.Getenv("AWS_ENDPOINT_URL_S3") != ""
 	})
 }
 

@@ -2,7 +2,6 @@ package functions
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"drawbridge/core"
@@ -17,7 +16,9 @@ type statusResponse struct {
 	Queues  *queuesView               `json:"queues,omitempty"`
 	Assigns *assignsView              `json:"assigns,omitempty"`
 	Agent   *snapshotView             `json:"agent,omitempty"`
-	Trace   []json.RawMessage         `json:"trace,omitzero"`
+	Trace   []messageView             `json:"trace,omitzero" doc:"The messages of the trace, oldest first."`
+	// TraceTruncated is there when the trace is too long for one answer.
+	TraceTruncated bool `json:"trace_truncated,omitempty" doc:"The newest messages are left out."`
 	identityView
 }
 
@@ -84,7 +85,7 @@ type legacyCandidateView struct {
 const realtimeTransport = "none"
 
 func statusResponseOf(r core.StatusReport) statusResponse {
-	answer := statusResponse{Trace: r.Trace, identityView: identityViewOf(r.Identity)}
+	answer := statusResponse{Trace: traceViewOf(r.Trace), TraceTruncated: r.TraceCut, identityView: identityViewOf(r.Identity)}
 	if r.Hub != nil {
 		answer.Hub = &hubView{
 			State:             r.Hub.State,

@@ -103,10 +103,28 @@ func (b *bench) newHub() *core.Hub {
 	return NewHub(b.tap, b.clock)
 }
 
+// noMessages is a store without a message: what the reads of presence show of
+// messages, and nothing else.
+type noMessages struct{ core.MessageStore }
+
+func (noMessages) CountInbox(context.Context, string, core.Instant, int) (int64, error) {
+	return 0, nil
+}
+
+func (noMessages) ReadCounts(context.Context) (core.MessageCounts, error) {
+	return core.MessageCounts{}, nil
+}
+
+func (noMessages) ReadTrace(context.Context, string, int) ([]core.Delivery, bool, error) {
+	return nil, false, nil
+}
+
+func (noMessages) LoadPayloads(context.Context, []core.Delivery) error { return nil }
+
 // NewHub returns a hub over a store.
 func NewHub(s Store, clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: s, Identity: s, Idempotency: s, Sweeps: s,
+		Presence: s, Identity: s, Idempotency: s, Sweeps: s, Messages: noMessages{},
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 	})
 }

@@ -1,0 +1,356 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// DrainRequest takes messages out of an inbox.
+type DrainRequest struct {
+	AgentID string
+	// Topics keeps to messages of these topics; empty takes any.
+	Topics []string
+	Max    int64 // brought into 0..100
+	// AutoAck acknowledges what is handed out: each message goes to one drain
+	// and is never handed out again. Without it the messages stay pending.
+	AutoAck bool
+	// VisibilityMs hides what is handed out for that long and gives each message
+	// a receipt: at least once, until it is acknowledged. Not with AutoAck.
+	VisibilityMs Opt[int64]
+	// MaxDeliveries dead-letters messages that were leased so often already; a
+	// message's own limit counts where it is lower.
+	MaxDeliveries Opt[int64]
+	Fences        Fences
+}
+
+// Drained is the answer to a drain.
+type Drained struct {
+	Messages   []Delivery // as this drain left them, in the order of draining
+	ServerTime Instant
+}
+
+// The bounds of one drain.
+const (
+	maxDrainLook    = 1000 // deliveries it looks at
+	maxDrainRounds  = 16   // times it goes back for more because others were faster
+	drainPage       = 100  // deliveries it reads at once when it may skip some
+	maxDrainExpired = 100  // expired deliveries it dead-letters when they stand in its way
+)
+
+// Drain hands out messages of the agent's inbox: by priority, then age, then id
+// (contract 2.13, 5.4; compat 9). The write that takes a message decides, so
+// drains at once never both get an auto-acknowledged or leased one.
+//
+// With AutoAck a message is handed out at most once: a caller that dies before
+// it read the answer finds it by its trace, acknowledged, until the retention
+// ends. With VisibilityMs it is handed out at least once: the lease lapses and
+// the next drain gets it. With neither, the drain changes nothing.
+//
+// Once it has taken a message it answers, whatever fails after that.
+//
+// Errors: INVALID_ARGUMENT and those of the fences.
+func (h *Hub) Drain(ctx context.Context, r DrainRequest) (Drained, error) {
+	if err := r.validate(); err != nil {
+		return Drained{}, err
+	}
+	identity, err := h.checkIdentity(ctx, r.Fences)
+	if err != nil {
+		return Drained{}, err
+	}
+	started := h.clock.Now()
+	d := draining{
+		hub: h, r: r, now: InstantOf(started), fence: fenceOf(r.AgentID, r.Fences), identity: identity,
+		stamp: h.stamp(started), max: int(min(max(r.Max, 0), MaxDrain)),
+	}
+	if err := d.run(ctx); err != nil && len(d.taken) == 0 {
+		return Drained{}, err
+	}
+	return Drained{Messages: d.taken, ServerTime: d.now}, nil
+}
+
+func (r DrainRequest) validate() error {
+	if err := checkID("agent_id", r.AgentID); err != nil {
+		return err
+	}
+	for i, topic := range r.Topics {
+		if err := checkID(fmt.Sprintf("topics[%d]", i), topic); err != nil {
+			return err
+		}
+	}
+	if v := r.VisibilityMs; v.Set {
+		switch {
+		case r.AutoAck:
+			return Invalid("visibility_ms", "visibility_ms needs auto_ack: false")
+		case v.Value < MinVisibility.Milliseconds() || v.Value > MaxVisibility.Milliseconds():
+			return Invalid("visibility_ms", fmt.Sprintf("visibility_ms must be %d to %d", MinVisibility.Milliseconds(), MaxVisibility.Milliseconds()))
+		}
+	}
+	if m := r.MaxDeliveries; m.Set && (m.Value < 1 || m.Value > MaxMaxDeliveries) {
+		return Invalid("max_deliveries", fmt.Sprintf("max_deliveries must be 1 to %d", MaxMaxDeliveries))
+	}
+	return nil
+}
+
+// draining is one drain on its way.
+type draining struct {
+	hub      *Hub
+	r        DrainRequest
+	now      Instant
+	fence    Opt[AgentFence]
+	identity Identity
+	stamp    WriteStamp
+	max      int
+
+	queue   []Delivery // read and not yet considered, in the order of draining
+	next    string     // where the pending ones go on
+	more    bool       // pending ones follow the last of the queue
+	looked  int
+	full    bool // the answer holds what it may
+	taken   []Delivery
+	size    PayloadSize
+	expired []Delivery
+	spent   []Delivery // handed out as often as they may be
+}
+
+func (d *draining) run(ctx context.Context) error {
+	checked := inBackground(func() error { return d.checkFence(ctx) })
+	read := d.open(ctx)
+	if err := checked(); err != nil {
+		return err
+	}
+	if read != nil {
+		return read
+	}
+	for range maxDrainRounds {
+		batch := d.pick()
+		if len(batch) == 0 {
+			if !d.more || d.full || d.looked >= maxDrainLook {
+				break
+			}
+			if err := d.read(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := d.take(ctx, batch); err != nil {
+			return err
+		}
+	}
+	d.clear(ctx)
+	return nil
+}
+
+// checkFence refuses a stale owner before anything is read for it. The writes
+// carry the fence again, and there it decides.
+func (d *draining) checkFence(ctx context.Context) error {
+	if !d.fence.Set {
+		return nil
+	}
+	agent, _, err := d.hub.presence.ReadAgent(ctx, d.r.AgentID)
+	if err != nil {
+		return fmt.Errorf("read agent: %w", err)
+	}
+	if agent.Generation != d.fence.Value.Generation || agent.Final {
+		return d.hub.staleActor(d.fence.Value, agent, d.identity)
+	}
+	return nil
+}
+
+// open reads the first pending deliveries and, beside them, those whose lease
+// has lapsed.
+func (d *draining) open(ctx context.Context) error {
+	if d.max == 0 || !isAgentInbox(d.r.AgentID) {
+		return nil
+	}
+	var lapsed []Delivery
+	back := inBackground(func() error {
+		var err error
+		lapsed, err = d.lapsed(ctx)
+		return err
+	})
+	err := d.read(ctx)
+	if failed := back(); err == nil {
+		err = failed
+	}
+	if err != nil {
+		return err
+	}
+	d.queue = append(d.queue, lapsed...)
+	slices.SortFunc(d.queue, inOrder)
+	return nil
+}
+
+// lapsed reads every lapsed lease there is, within bounds: they are in the
+// order they lapsed, not in the order of draining.
+func (d *draining) lapsed(ctx context.Context) ([]Delivery, error) {
+	var found []Delivery
+	after := ""
+	for len(found) < maxDrainLook {
+		page, err := d.hub.messages.ReadInbox(ctx, InboxScan{Inbox: d.r.AgentID, Lapsed: Some(d.now), After: after, Limit: drainPage})
+		if err != nil {
+			return nil, fmt.Errorf("read lapsed leases: %w", err)
+		}
+		found = append(found, page.Deliveries...)
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	return found, nil
+}
+
+// read reads the next page of pending deliveries into the queue.
+func (d *draining) read(ctx context.Context) error {
+	limit := d.max
+	if len(d.r.Topics) > 0 || d.looked > 0 {
+		limit = drainPage
+	}
+	page, err := d.hub.messages.ReadInbox(ctx, InboxScan{Inbox: d.r.AgentID, After: d.next, Limit: limit})
+	if err != nil {
+		return fmt.Errorf("read inbox: %w", err)
+	}
+	d.looked += len(page.Deliveries)
+	d.next, d.more = page.Next, page.Next != ""
+	d.queue = append(d.queue, page.Deliveries...)
+	slices.SortFunc(d.queue, inOrder)
+	return nil
+}
+
+func inOrder(a, b Delivery) int {
+	if a.before(b.Message) {
+		return -1
+	}
+	return 1
+}
+
+// pick takes from the queue what fits the answer. Beyond the last pending one it
+// stops while more follow: those may come before a lapsed lease.
+func (d *draining) pick() []Delivery {
+	var batch []Delivery
+	for len(d.queue) > 0 && len(d.taken)+len(batch) < d.max {
+		if d.more && !slices.ContainsFunc(d.queue, func(q Delivery) bool { return q.State == DeliveryPending }) {
+			return batch
+		}
+		head := d.queue[0]
+		if d.wants(head) {
+			if !d.fits(head) {
+				d.full = true
+				return batch
+			}
+			batch = append(batch, head)
+		}
+		d.queue = d.queue[1:]
+	}
+	d.full = len(d.taken)+len(batch) >= d.max
+	return batch
+}
+
+// wants tells whether the drain hands a delivery out, and keeps the ones that
+// are over.
+func (d *draining) wants(head Delivery) bool {
+	limit := tighter(head.MaxDeliveries, d.r.MaxDeliveries.Value)
+	switch {
+	case head.Expired(d.now):
+		d.expired = append(d.expired, head)
+		return false
+	case len(d.r.Topics) > 0 && !slices.Contains(d.r.Topics, head.Topic):
+		return false
+	case limit > 0 && head.Deliveries >= limit:
+		d.spent = append(d.spent, head)
+		return false
+	}
+	return true
+}
+
+// tighter is the lower of two limits of which 0 is none.
+func tighter(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// fits counts a delivery in unless the answer would become too large; the first
+// always fits.
+func (d *draining) fits(head Delivery) bool {
+	size := head.size()
+	answer, framed := d.size.Answer+size.Answer, d.size.Framed+size.Framed
+	if d.size.Answer > 0 && (answer > MaxDrainBytes || framed > maxFramedBytes) {
+		return false
+	}
+	d.size = PayloadSize{Answer: answer, Framed: framed}
+	return true
+}
+
+// take loads the payloads of a batch and then takes it: a message whose payload
+// cannot be read is not acknowledged.
+func (d *draining) take(ctx context.Context, batch []Delivery) error {
+	if err := d.hub.messages.LoadPayloads(ctx, batch); err != nil {
+		return fmt.Errorf("load payloads: %w", err)
+	}
+	// A payload that is gone cannot be handed out: its message stays until it
+	// expires, and its sender is told.
+	batch = slices.DeleteFunc(batch, func(b Delivery) bool { return b.Payload.Lost })
+	if !d.r.AutoAck && !d.r.VisibilityMs.Set {
+		d.taken = append(d.taken, batch...)
+		return nil
+	}
+	changes := make([]DeliveryChange, len(batch))
+	for i, delivery := range batch {
+		changes[i] = d.change(delivery)
+	}
+	outcomes, stale, err := d.hub.messages.ChangeDeliveries(ctx, changes, d.fence, d.stamp)
+	if err != nil {
+		return fmt.Errorf("take messages: %w", err)
+	}
+	if stale.Set {
+		return d.hub.staleActor(d.fence.Value, stale.Value, d.identity)
+	}
+	var failed error
+	for i, outcome := range outcomes {
+		if outcome.Done {
+			taken := outcome.Stands
+			taken.Payload = batch[i].Payload
+			d.taken = append(d.taken, taken)
+			continue
+		}
+		size := batch[i].size()
+		d.size = PayloadSize{Answer: d.size.Answer - size.Answer, Framed: d.size.Framed - size.Framed}
+		d.full = false
+		if outcome.Err != nil && failed == nil {
+			failed = outcome.Err
+		}
+	}
+	return failed
+}
+
+// change is the write that hands a delivery out. It holds only where the
+// delivery still is what the drain read.
+func (d *draining) change(seen Delivery) DeliveryChange {
+	c := DeliveryChange{Inbox: seen.Inbox, MessageID: seen.ID, Seen: Some(seen), HandedOut: true, To: DeliveryAcked}
+	if d.r.VisibilityMs.Set {
+		c.To = DeliveryHidden
+		c.VisibleAt = d.now.Add(time.Duration(d.r.VisibilityMs.Value) * time.Millisecond)
+		c.Lease = newReceipt(seen.ID, d.hub.ids)
+		c.MaxDeliveries = tighter(seen.MaxDeliveries, d.r.MaxDeliveries.Value)
+	}
+	return c
+}
+
+// clear makes dead letters of what was handed out too often, and of what
+// expired where so much of it lies in the way that the drain did not get past
+// it: without a sweep the messages behind would never be reached. Nothing rests
+// on it: what fails here is tried again.
+func (d *draining) clear(ctx context.Context) {
+	for _, spent := range d.spent {
+		// Whoever was faster decided it; the outcome does not concern the caller.
+		_, _ = d.hub.deadLetter(ctx, DeadLettering{
+			Seen: spent, Reason: DeadMaxDeliveries, Error: spent.LastError, Unmoved: true,
+		}, recoveryManual)
+	}
+	if d.full || d.looked < maxDrainLook {
+		return
+	}
+	d.hub.expire(ctx, d.expired[:min(len(d.expired), maxDrainExpired)], recoveryManual)
+}

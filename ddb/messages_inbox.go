@@ -1,0 +1,328 @@
+package ddb
+
+import (
+	"context"
+	"errors"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"drawbridge/core"
+)
+
+// ReadInbox reads a page of an inbox through the local index, which holds the
+// whole items and is strongly consistent. Cost: 1 request, 1 read unit per 4 KB
+// of the page. IAM: Query on the index inbox.
+func (s *Store) ReadInbox(ctx context.Context, scan core.InboxScan) (core.InboxPage, error) {
+	from, to := "p", "p~"
+	if scan.Lapsed.Set {
+		from, to = "h", "h"+duePrefix(scan.Lapsed.Value+1)
+	}
+	if scan.After != "" {
+		from = scan.After + "\x00" // the least text after it
+	}
+	items, more, err := s.keys(ctx, query{
+		index:     inboxIndex,
+		condition: "pk = :pk AND inbox_sk BETWEEN :from AND :to",
+		values:    item{":pk": text(inboxPartition(scan.Inbox)), ":from": text(from), ":to": text(to)},
+		limit:     scan.Limit,
+	})
+	if err != nil {
+		return core.InboxPage{}, err
+	}
+	var page core.InboxPage
+	if page.Deliveries, err = readDeliveries(items); err != nil {
+		return core.InboxPage{}, err
+	}
+	if more && len(items) > 0 {
+		page.Next = sortValue(items[len(items)-1], inboxSK)
+	}
+	return page, nil
+}
+
+// CountInbox counts through the local index. It looks at limit deliveries, in
+// the order of draining. Cost: 1 request a MB, 1 read unit per 4 KB looked at.
+// IAM: Query on the index inbox.
+func (s *Store) CountInbox(ctx context.Context, inbox string, now core.Instant, limit int) (int64, error) {
+	in := &dynamodb.QueryInput{
+		TableName:                 aws.String(s.table),
+		IndexName:                 aws.String(inboxIndex),
+		KeyConditionExpression:    aws.String("pk = :pk"),
+		FilterExpression:          aws.String("expires_ms > :now"),
+		ExpressionAttributeValues: item{":pk": text(inboxPartition(inbox)), ":now": instant(now)},
+		ConsistentRead:            aws.Bool(true),
+		Select:                    types.SelectCount,
+		Limit:                     aws.Int32(int32(limit)),
+	}
+	count, _, err := s.count(ctx, in, limit)
+	return count, err
+}
+
+// count adds up a counting query until it has looked at limit entries; done
+// tells that there are no others.
+func (s *Store) count(ctx context.Context, in *dynamodb.QueryInput, limit int) (count int64, done bool, err error) {
+	for looked := 0; looked < limit; {
+		in.Limit = aws.Int32(int32(limit - looked))
+		out, err := s.client.Query(ctx, in)
+		if err != nil {
+			return 0, false, readFailure(err)
+		}
+		looked += int(out.ScannedCount)
+		count += int64(out.Count)
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; len(out.LastEvaluatedKey) == 0 {
+			return count, true, nil
+		}
+	}
+	return count, false, nil
+}
+
+// fencedChanges are the changes of a transaction, which also checks the fence.
+const fencedChanges = 99
+
+// ChangeDeliveries is one UpdateItem a change, all at once; with a fence one
+// transaction for every 99. A transaction that one of its changes does not fit
+// is sent again without it.
+//
+// Cost: 1 round trip. Acknowledging takes 1 write unit and 2 index units a
+// delivery, hiding 1 and 2; in a transaction 1 more each and 2 for the fence. A
+// change that is refused costs its 1 (2) units. IAM: UpdateItem,
+// ConditionCheckItem, GetItem.
+func (s *Store) ChangeDeliveries(ctx context.Context, changes []core.DeliveryChange, fence core.Opt[core.AgentFence], stamp core.WriteStamp) ([]core.ChangeOutcome, core.Opt[core.Agent], error) {
+	outcomes := make([]core.ChangeOutcome, len(changes))
+	if !fence.Set {
+		err := parallel(len(changes), func(i int) error {
+			outcomes[i] = s.changeDelivery(ctx, changes[i], stamp)
+			return nil
+		})
+		return outcomes, core.Opt[core.Agent]{}, err
+	}
+	chunks := (len(changes) + fencedChanges - 1) / fencedChanges
+	stale := make([]core.Opt[core.Agent], chunks)
+	err := parallel(chunks, func(i int) error {
+		from, to := i*fencedChanges, min((i+1)*fencedChanges, len(changes))
+		stale[i] = s.changeFenced(ctx, changes[from:to], outcomes[from:to], fence.Value, stamp)
+		return nil
+	})
+	if err != nil {
+		return nil, core.Opt[core.Agent]{}, err
+	}
+	return refuseAll(outcomes, stale)
+}
+
+// refuseAll reports a fence that did not hold, unless an earlier transaction of
+// the same call had carried out its changes: then the others just failed.
+func refuseAll(outcomes []core.ChangeOutcome, stale []core.Opt[core.Agent]) ([]core.ChangeOutcome, core.Opt[core.Agent], error) {
+	var refused core.Opt[core.Agent]
+	for _, agent := range stale {
+		if agent.Set {
+			refused = agent
+		}
+	}
+	for _, o := range outcomes {
+		if o.Done {
+			return outcomes, core.Opt[core.Agent]{}, nil
+		}
+	}
+	return outcomes, refused, nil
+}
+
+func (s *Store) changeDelivery(ctx context.Context, c core.DeliveryChange, stamp core.WriteStamp) core.ChangeOutcome {
+	it, done, err := s.apply(ctx, s.change(c, stamp))
+	if err != nil {
+		return s.confirm(ctx, c, stamp, err)
+	}
+	stands, err := readDelivery(it)
+	if err != nil {
+		return core.ChangeOutcome{Err: err}
+	}
+	if !done && isStampOf(it, stamp) {
+		return core.ChangeOutcome{Done: true, Replayed: true, Stands: stands}
+	}
+	return core.ChangeOutcome{Done: done, Stands: stands}
+}
+
+// isStampOf tells whether the latest change of a delivery was this one.
+func isStampOf(it item, stamp core.WriteStamp) bool {
+	r := reader{it: it}
+	return it != nil && r.text(writeIDAttr) == stamp.WriteID
+}
+
+// confirm finds out what became of a change whose answer never came: a message
+// that was taken must not be lost because nobody knows.
+func (s *Store) confirm(ctx context.Context, c core.DeliveryChange, stamp core.WriteStamp, failed error) core.ChangeOutcome {
+	if core.CodeOf(failed) != core.CodeOutcomeUnknown {
+		return core.ChangeOutcome{Err: failed}
+	}
+	it, err := s.get(ctx, deliveryKey(c.Inbox, c.MessageID))
+	if err != nil || !isStampOf(it, stamp) {
+		return core.ChangeOutcome{Err: failed}
+	}
+	stands, err := readDelivery(it)
+	return core.ChangeOutcome{Done: err == nil, Replayed: true, Stands: stands, Err: err}
+}
+
+// changeFenced carries out changes under a fence and fills in their outcomes. It
+// returns the agent when its fence does not hold.
+func (s *Store) changeFenced(ctx context.Context, changes []core.DeliveryChange, outcomes []core.ChangeOutcome, fence core.AgentFence, stamp core.WriteStamp) core.Opt[core.Agent] {
+	waiting := make([]int, len(changes))
+	for i := range changes {
+		waiting[i] = i
+	}
+	for len(waiting) > 0 {
+		actions := []types.TransactWriteItem{s.checkFence(fence)}
+		for _, i := range waiting {
+			actions = append(actions, s.updateAction(s.change(changes[i], stamp)))
+		}
+		reasons, err := s.commit(ctx, actions)
+		switch {
+		case err != nil:
+			s.failAll(ctx, changes, outcomes, waiting, stamp, err)
+			return core.Opt[core.Agent]{}
+		case reasons == nil:
+			for _, i := range waiting {
+				outcomes[i] = core.ChangeOutcome{Done: true, Stands: changed(changes[i], stamp)}
+			}
+			return core.Opt[core.Agent]{}
+		case reasons[0].code == conditionFailed:
+			agent, _, err := readAgent(reasons[0].item)
+			for _, i := range waiting {
+				outcomes[i].Err = errors.Join(err, core.Refuse(core.CodeStalePresenceOwner, "the agent's generation is not this one"))
+			}
+			return core.Some(agent)
+		}
+		if waiting = refuseSome(outcomes, waiting, reasons[1:]); waiting == nil {
+			return core.Opt[core.Agent]{}
+		}
+	}
+	return core.Opt[core.Agent]{}
+}
+
+// refuseSome fills in the outcomes of the changes that do not fit and returns
+// the others.
+func refuseSome(outcomes []core.ChangeOutcome, waiting []int, reasons []reason) []int {
+	var left []int
+	for j, i := range waiting {
+		if reasons[j].code != conditionFailed {
+			left = append(left, i)
+			continue
+		}
+		stands, err := readDelivery(reasons[j].item)
+		outcomes[i] = core.ChangeOutcome{Stands: stands, Err: err}
+	}
+	return left
+}
+
+// failAll fills in the outcomes of a transaction that failed. It is all or
+// nothing, so one item tells about all of them.
+func (s *Store) failAll(ctx context.Context, changes []core.DeliveryChange, outcomes []core.ChangeOutcome, waiting []int, stamp core.WriteStamp, failed error) {
+	first := s.confirm(ctx, changes[waiting[0]], stamp, failed)
+	for _, i := range waiting {
+		outcomes[i] = core.ChangeOutcome{Err: failed}
+		if first.Done {
+			outcomes[i] = core.ChangeOutcome{Done: true, Replayed: true, Stands: changed(changes[i], stamp)}
+		}
+	}
+}
+
+// changed is a delivery after a change, as far as the change knows it.
+func changed(c core.DeliveryChange, stamp core.WriteStamp) core.Delivery {
+	now := core.InstantOf(stamp.Started)
+	d := c.Seen.Value
+	d.State = c.To
+	if c.HandedOut {
+		if d.Deliveries++; d.DeliveredAt == 0 {
+			d.DeliveredAt = now
+		}
+	}
+	if c.To == core.DeliveryAcked {
+		d.AckedAt = now
+		return d
+	}
+	d.VisibleAt, d.Receipt = c.VisibleAt, c.Lease
+	if c.MaxDeliveries > 0 {
+		d.MaxDeliveries = c.MaxDeliveries
+	}
+	return d
+}
+
+// change is the update of a change. Only live deliveries have a position, so
+// that its presence is what every change depends on.
+func (s *Store) change(c core.DeliveryChange, stamp core.WriteStamp) update {
+	now := core.InstantOf(stamp.Started)
+	u := update{
+		key:       deliveryKey(c.Inbox, c.MessageID),
+		set:       []string{"delivery_state = :to", "write_id = :wid"},
+		condition: []string{"attribute_exists(inbox_sk)", "expires_ms > :now"},
+		values: item{
+			":to":  text(string(c.To)),
+			":wid": text(stamp.WriteID),
+			":now": instant(now),
+		},
+	}
+	s.conditions(&u, c)
+	if c.HandedOut {
+		u.set = append(u.set, "deliveries = if_not_exists(deliveries, :none) + :one", "delivered_ms = if_not_exists(delivered_ms, :now)")
+		u.values[":none"], u.values[":one"] = number(0), number(1)
+	}
+	if c.Error != "" {
+		u.set = append(u.set, "last_error = :error")
+		u.values[":error"] = text(c.Error)
+	}
+	if c.To == core.DeliveryAcked {
+		u.set = append(u.set, "acked_ms = :now", "#ttl = :ttl")
+		u.remove = []string{inboxSK, duePK, dueSK}
+		u.names = map[string]string{"#ttl": ttl}
+		u.values[":ttl"] = number(s.collectAfter(now))
+		return u
+	}
+	u.set = append(u.set, "inbox_sk = :position", "visible_ms = :visible")
+	u.values[":position"] = text(hiddenPosition(c.VisibleAt, c.MessageID))
+	u.values[":visible"] = instant(c.VisibleAt)
+	if c.MaxDeliveries > 0 {
+		u.set = append(u.set, "max_deliveries = :max")
+		u.values[":max"] = number(c.MaxDeliveries)
+	}
+	if c.Lease != "" {
+		u.set = append(u.set, "receipt = :lease")
+		u.values[":lease"] = text(c.Lease)
+	} else {
+		u.remove = []string{receiptAttr}
+	}
+	return u
+}
+
+func (s *Store) conditions(u *update, c core.DeliveryChange) {
+	if c.Seen.Set {
+		u.condition = append(u.condition, "inbox_sk = :seen", seenDeliveries(u, c.Seen.Value))
+		u.values[":seen"] = text(position(c.Seen.Value))
+	}
+	if c.Receipt.Set {
+		u.condition = append(u.condition, "receipt = :receipt")
+		u.values[":receipt"] = text(c.Receipt.Value)
+	}
+	if c.Unleased {
+		u.condition = append(u.condition, "(attribute_not_exists(receipt) OR visible_ms <= :now)")
+	}
+	if c.Unspent {
+		u.condition = append(u.condition, "(attribute_not_exists(max_deliveries) OR deliveries < max_deliveries)")
+	}
+}
+
+// seenDeliveries keeps a delivery from being handed out more often than it may
+// be: others may have leased it and given it back since it was read.
+func seenDeliveries(u *update, seen core.Delivery) string {
+	if seen.Deliveries == 0 {
+		return "attribute_not_exists(deliveries)"
+	}
+	u.values[":deliveries"] = number(seen.Deliveries)
+	return "deliveries = :deliveries"
+}
+
+// position is where a live delivery stands in its inbox.
+func position(d core.Delivery) string {
+	if d.State == core.DeliveryHidden {
+		return hiddenPosition(d.VisibleAt, d.ID)
+	}
+	return pendingPosition(d)
+}

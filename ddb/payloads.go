@@ -1,0 +1,129 @@
+package ddb
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+
+	"drawbridge/core"
+)
+
+// inlinePayload is the largest payload that stands in its item, in bytes: a
+// partition with a local index holds 10 GB, and every write of an item is billed
+// for all of it.
+const inlinePayload = 8 << 10
+
+// maxStoredPayload bounds what is read back: nothing larger was written.
+const maxStoredPayload = 2 << 20
+
+// payloadReads bounds the payloads read at once.
+const payloadReads = 16
+
+// PayloadBucket is where payloads over 8 KB are kept, one object a message.
+type PayloadBucket struct {
+	Client *s3.Client
+	Name   string
+}
+
+func payloadKey(messageID string) string { return "payload/" + messageID }
+
+// storePayload puts a large payload before anything refers to it. The key is the
+// message's own, so a repeated put writes the same bytes. Cost: 1 S3 put. IAM:
+// s3:PutObject.
+func (s *Store) storePayload(ctx context.Context, messageID string, p core.Payload) error {
+	if len(p.JSON) <= inlinePayload {
+		return nil
+	}
+	if s.payloads.Client == nil {
+		return core.Refuse(core.CodeInternal, "the hub has no bucket for large payloads")
+	}
+	_, err := s.payloads.Client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: aws.String(s.payloads.Name), Key: aws.String(payloadKey(messageID)),
+		Body: bytes.NewReader(p.JSON), ContentType: aws.String("application/json"),
+	})
+	if err != nil {
+		return payloadFailure("the payload could not be stored; nothing was done", err)
+	}
+	return nil
+}
+
+// dropPayload removes a payload that nothing refers to. IAM: s3:DeleteObject.
+func (s *Store) dropPayload(ctx context.Context, messageID string, p core.Payload) error {
+	if len(p.JSON) <= inlinePayload {
+		return nil
+	}
+	_, err := s.payloads.Client.DeleteObject(ctx, &s3.DeleteObjectInput{
+		Bucket: aws.String(s.payloads.Name), Key: aws.String(payloadKey(messageID)),
+	})
+	return err
+}
+
+// LoadPayloads reads large payloads, several at once and each message's once.
+// Cost: 1 S3 get a large payload. IAM: s3:GetObject.
+func (s *Store) LoadPayloads(ctx context.Context, deliveries []core.Delivery) error {
+	var large []string
+	loaded := map[string]core.Payload{}
+	for _, d := range deliveries {
+		if _, seen := loaded[d.ID]; d.Payload.JSON == nil && !seen {
+			large = append(large, d.ID)
+			loaded[d.ID] = d.Payload
+		}
+	}
+	results := make([]core.Payload, len(large))
+	err := boundedParallel(len(large), payloadReads, func(i int) error {
+		var err error
+		results[i], err = s.loadPayload(ctx, large[i], loaded[large[i]])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i, id := range large {
+		loaded[id] = results[i]
+	}
+	for i, d := range deliveries {
+		if d.Payload.JSON == nil {
+			deliveries[i].Payload = loaded[d.ID]
+		}
+	}
+	return nil
+}
+
+func (s *Store) loadPayload(ctx context.Context, messageID string, p core.Payload) (core.Payload, error) {
+	if s.payloads.Client == nil {
+		return p, core.Refuse(core.CodeInternal, "the hub has no bucket for large payloads")
+	}
+	out, err := s.payloads.Client.GetObject(ctx, &s3.GetObjectInput{
+		Bucket: aws.String(s.payloads.Name), Key: aws.String(payloadKey(messageID)),
+	})
+	var answer smithy.APIError
+	if errors.As(err, &answer) && answer.ErrorCode() == "NoSuchKey" {
+		p.JSON, p.Lost = json.RawMessage("null"), true
+		return p, nil
+	}
+	if err != nil {
+		return p, payloadFailure("a payload could not be read", err)
+	}
+	body, err := io.ReadAll(io.LimitReader(out.Body, maxStoredPayload))
+	if err = errors.Join(err, out.Body.Close()); err != nil {
+		return p, payloadFailure("a payload could not be read", err)
+	}
+	p.JSON = body
+	return p, nil
+}
+
+var payloadThrottles = map[string]bool{"SlowDown": true, "RequestLimitExceeded": true, "ThrottlingException": true}
+
+func payloadFailure(message string, err error) error {
+	var answer smithy.APIError
+	if errors.As(err, &answer) && payloadThrottles[answer.ErrorCode()] {
+		return core.Wrap(core.CodeThrottled, message, err)
+	}
+	return core.Wrap(core.CodeUnavailable, message, err)
+}
