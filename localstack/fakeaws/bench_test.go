@@ -232,3 +232,50 @@ func drive(b *testing.B, callers int, run func(n int) error) {
 	}
 	wg.Wait()
 }
+
+// BenchmarkOpen starts a durable server on a folder with 100,000 items.
+func BenchmarkOpen(b *testing.B) {
+	const items = 100_000
+	o := fakeaws.Options{Dir: b.TempDir()}
+	server, err := fakeaws.Open(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	tables, store := clients(server.Config())
+	setUp(b, tables, store)
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for n := g * 25; n < items; n += 16 * 25 {
+				if err := putBatch(tables, n, 25); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := server.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if server, err = fakeaws.Open(o); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if err := server.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+func putBatch(tables *dynamodb.Client, from, count int) error {
+	var writes []types.WriteRequest
+	for n := from; n < from+count; n++ {
+		i := benchItem(n)
+		i["pk"] = str("ITEM#" + strconv.Itoa(n))
+		writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: i}})
+	}
+	_, err := tables.BatchWriteItem(context.Background(), &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{"table": writes}})
+	return err
+}

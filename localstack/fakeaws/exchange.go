@@ -92,12 +92,15 @@ func (x *exchange) holdRequest(ctx context.Context, p *plan) error {
 		endAll(p.before)
 		return err
 	}
-	x.server.late.Go(func() {
+	late := x.server.goLate(func() {
 		defer endAll(p.before)
 		if waitAll(context.Background(), p.before, x.server.closed) == nil {
 			_, _ = x.carryOut(context.Background(), p) // nobody is there to be answered
 		}
 	})
+	if !late {
+		endAll(p.before)
+	}
 	return err
 }
 

@@ -41,8 +41,8 @@ type failure struct {
 	status  int
 	code    string
 	message string
-	fields  []field // further elements of S3's error document, in order
-	reasons []string
+	fields  []field  // further elements of S3's error document, in order
+	reasons []string // codes of DynamoDB's CancellationReasons, one an item
 }
 
 type field struct{ name, value string }

@@ -35,10 +35,11 @@ type Cost struct {
 	Touched []Access
 }
 
-// Names in Cost for requests that have no error code or no operation.
+// Names in Cost for what has no error code or operation of its own.
 const (
 	Dropped         = "(dropped)"
 	Unauthenticated = "(unauthenticated)"
+	Others          = "(others)" // operations after the first 512 names
 )
 
 // OpCost is the share of one operation in a Cost.
@@ -63,6 +64,7 @@ type Access struct {
 const (
 	maxLabels   = 4096 // labels arrive in a header: they must not fill the memory
 	maxAccesses = 4096
+	maxOps      = 512 // AWS's services have fewer; a client can send any name
 )
 
 // A Meter counts what requests cost: all of them, and those of each label.
@@ -237,7 +239,11 @@ func (t *tally) end(call *engine.Call, beganRound bool, errorCode string, usage 
 	defer t.mu.Unlock()
 	t.inFlight--
 	t.requests++
-	op := entry(t.ops, call.Op)
+	name := call.Op
+	if _, known := t.ops[name]; !known && len(t.ops) >= maxOps {
+		name = Others
+	}
+	op := entry(t.ops, name)
 	op.Requests++
 	if beganRound {
 		t.rounds++

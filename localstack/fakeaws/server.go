@@ -67,9 +67,11 @@ type Server struct {
 	http     http.Server
 	idle     idleConns
 	journal  *disk.Journal // nil in memory
-	late     sync.WaitGroup
-	closing  sync.Once
-	closed   chan struct{}
+
+	endMu  sync.Mutex
+	ending bool           // guarded by endMu: Close has begun
+	closed chan struct{}  // closed with ending
+	late   sync.WaitGroup // requests whose clients have given up
 }
 
 // errClosed is the fate of requests that meet a closed server.
@@ -119,18 +121,41 @@ const closeGrace = 5 * time.Second
 // in flight end (up to 5 seconds) and closes the data folder. In-process
 // requests made afterwards fail.
 func (s *Server) Close() error {
-	var err error
-	s.closing.Do(func() {
-		close(s.closed)
-		ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
-		defer cancel()
-		if err = s.http.Shutdown(ctx); err != nil {
-			err = errors.Join(err, s.http.Close())
-		}
-		s.late.Wait()
-		if s.journal != nil {
-			err = errors.Join(err, s.journal.Close())
-		}
-	})
+	if !s.end() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	s.late.Wait()
+	if s.journal != nil {
+		err = errors.Join(err, s.journal.Close())
+	}
 	return err
+}
+
+// end reports whether this call began the end of the server.
+func (s *Server) end() bool {
+	s.endMu.Lock()
+	defer s.endMu.Unlock()
+	if s.ending {
+		return false
+	}
+	s.ending = true
+	close(s.closed)
+	return true
+}
+
+// goLate runs fn beside, unless the server is ending. Close waits for it.
+func (s *Server) goLate(fn func()) bool {
+	s.endMu.Lock()
+	defer s.endMu.Unlock()
+	if s.ending {
+		return false
+	}
+	s.late.Go(fn)
+	return true
 }
