@@ -3,11 +3,10 @@ package objects
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"net/http/httptest"
 )
 
 // serve is what a benchmark repeats: one request without the cost of making it.

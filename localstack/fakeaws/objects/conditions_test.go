@@ -31,7 +31,7 @@ func enableVersioning(b *bench) {
 }
 
 // TestConditionalWriteTable is the status matrix of general purpose buckets, as
-// recorded on AWS (facts: "S3 conditional requests", status matrix).
+// recorded on AWS; see writeCondition. The comments quote its rows.
 func TestConditionalWriteTable(t *testing.T) {
 	none, match, stale, any := headers{"If-None-Match": "*"}, headers{"If-Match": etagOf("now")}, headers{"If-Match": etagOf("old")}, headers{"If-Match": "*"}
 	unquoted := headers{"If-Match": etagOf("now")[1:33]}

@@ -46,7 +46,7 @@ type Engine struct {
 var _ engine.Service = (*Engine)(nil)
 
 // Open returns an engine over what the journal holds. It reads every metadata
-// record (about a microsecond each) and no body.
+// record (a few microseconds each) and no body.
 func Open(opts Options) (*Engine, error) {
 	e := &Engine{journal: opts.Journal, clock: opts.Clock, buckets: make(map[string]*bucket)}
 	if e.clock == nil {

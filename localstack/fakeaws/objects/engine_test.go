@@ -180,8 +180,14 @@ func TestUnsupportedOperationsNameThemselves(t *testing.T) {
 func TestPresignedParametersAreAccepted(t *testing.T) {
 	b := newBench(t)
 	b.want(b.put("k", "v", nil), 200, "")
-	resp := b.do("GET", "/bkt/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=0&X-Amz-Expires=60&x-id=GetObject", nil, "")
+	presigned := "/bkt/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=60&x-id=GetObject&X-Amz-Signature=0"
+	resp := b.do("GET", presigned+"&X-Amz-Checksum-Mode=ENABLED", nil, "")
 	b.want(resp, 200, "")
+	if resp.Header.Get("X-Amz-Checksum-Crc64nvme") == "" {
+		t.Errorf("a header hoisted into the URL is not honoured: %v", resp.Header)
+	}
+	b.want(b.do("GET", presigned+"&x-amz-expected-bucket-owner=1", nil, ""), 403, "AccessDenied")
+	b.want(b.do("GET", "/bkt/k?x-amz-expected-bucket-owner=1", nil, ""), 200, "") // not presigned
 }
 
 func TestVirtualHostedAddressesGetAClearError(t *testing.T) {

@@ -139,6 +139,9 @@ func parseRequest(r *http.Request, body []byte) (*request, error) {
 		return nil, newError(http.StatusBadRequest, "InvalidURI", "Couldn't parse the specified URI.")
 	}
 	req := &request{query: query, header: r.Header, body: body}
+	if query.Has("X-Amz-Signature") {
+		req.header = withHoisted(r.Header, query)
+	}
 	// Only the first slash separates: the rest is the key's text, "//", "." and
 	// ".." included.
 	req.bucket, req.key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -157,6 +160,19 @@ func parseRequest(r *http.Request, body []byte) (*request, error) {
 	}
 	req.op, err = findOperation(r.Method, at, req)
 	return req, err
+}
+
+// withHoisted adds the headers that a presigned URL carries as parameters: the
+// SDK moves those there that the signature does not have to name, such as
+// x-amz-expected-bucket-owner and x-amz-checksum-mode.
+func withHoisted(h http.Header, query url.Values) http.Header {
+	h = h.Clone()
+	for name, values := range query {
+		if strings.HasPrefix(strings.ToLower(name), "x-amz-") && h.Get(name) == "" {
+			h.Set(name, values[0])
+		}
+	}
+	return h
 }
 
 func checkKey(key string) error {

@@ -133,9 +133,9 @@ func TestSDKUnderstandsEveryAnswer(t *testing.T) {
 	must(err)
 }
 
-// TestSDKSeesTheErrorsThatTheFactsName checks "Go error types (exact)": modelled
-// errors of GetObject and HeadObject, generic ones of writes.
-func TestSDKSeesTheErrorsThatTheFactsName(t *testing.T) {
+// TestSDKSeesTheErrorTypesOfAWS: modelled errors of GetObject and HeadObject,
+// generic ones of writes, told by their codes.
+func TestSDKSeesTheErrorTypesOfAWS(t *testing.T) {
 	b := newBench(t)
 	b.want(b.put("k", "v", nil), 200, "")
 	client, ctx, bucket := sdkClient(b.e), context.Background(), aws.String("bkt")

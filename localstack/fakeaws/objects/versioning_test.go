@@ -85,6 +85,19 @@ func TestVersionsAreKeptUntilDeletedByID(t *testing.T) {
 	b.want(b.do("DELETE", "/bkt", nil, ""), 409, "BucketNotEmpty")
 }
 
+func TestABucketOfDeleteMarkersIsNotEmpty(t *testing.T) {
+	b := newBench(t)
+	b.setVersioning("Enabled")
+	marker := b.do("DELETE", "/bkt/k", nil, "").Header.Get("X-Amz-Version-Id")
+	refused := b.do("DELETE", "/bkt", nil, "")
+	b.want(refused, 409, "BucketNotEmpty")
+	if got := element(refused, "Message"); got != "The bucket you tried to delete is not empty. You must delete all versions in the bucket." {
+		t.Errorf("message %q", got) // as recorded on AWS
+	}
+	b.want(b.version("DELETE", "k", marker), 204, "")
+	b.want(b.do("DELETE", "/bkt", nil, ""), 204, "")
+}
+
 func TestSuspendedVersioningReplacesTheNullVersion(t *testing.T) {
 	b := newBench(t)
 	b.setVersioning("Enabled")
