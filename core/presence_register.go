@@ -146,7 +146,7 @@ func (r RegisterRequest) plan(now Instant) (AgentRegistration, error) {
 	w := AgentRegistration{
 		AgentID:      r.AgentID,
 		CLI:          r.CLI,
-		Capabilities: slices.Clone(r.Capabilities),
+		Capabilities: append([]string{}, r.Capabilities...),
 		Topics:       topics,
 		Metadata:     metadata,
 		ProjectID:    place.project,

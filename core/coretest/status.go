@@ -64,6 +64,20 @@ func testStatus(t *testing.T, open func(*testing.T) *bench) {
 		}
 	})
 
+	// amazon-dynamodb-lock-client#34: a long lease, kept up by short heartbeats.
+	t.Run("an agent that promised short heartbeats is seen dead when they stop, not when its first lease ends", func(t *testing.T) {
+		b := open(t)
+		b.registerWith(core.RegisterRequest{AgentID: "a", CLI: "claude", TimeoutSec: core.Some(780.0)})
+		b.clock.Advance(30 * time.Second)
+		b.must(b.heartbeat("a", 1))
+		b.clock.Advance(time.Minute + time.Millisecond)
+		report, err := b.newHub().Status(b.ctx, core.StatusQuery{Scope: core.StatusScopeAgent, AgentID: "a"})
+		b.must(err)
+		if report.Agent.Status != core.StatusStale {
+			t.Fatalf("two missed heartbeats read %s", report.Agent.Status)
+		}
+	})
+
 	// vmware/pinniped#800: the release is visible to every reader at once.
 	t.Run("a deregister is seen by every reader at once and repeats without harm", func(t *testing.T) {
 		b := open(t)
