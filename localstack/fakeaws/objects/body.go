@@ -1,8 +1,6 @@
 package objects
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // A body is the bytes of an object: one segment, or one for each part of the
 // multipart upload that wrote it.
