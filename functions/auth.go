@@ -143,26 +143,18 @@ func (a *authenticator) remember(hash string, token core.Token, found bool) {
 	defer a.mu.Unlock()
 	now := a.clock.Now()
 	if found {
-		makeRoom(a.records, func(e cachedToken) bool { return !now.Before(e.until) })
+		makeRoom(a.records)
 		a.records[hash] = cachedToken{token: token, until: now.Add(tokenCacheTime)}
 		return
 	}
 	a.guesses++
-	makeRoom(a.unknown, func(until time.Time) bool { return !now.Before(until) })
+	makeRoom(a.unknown)
 	a.unknown[hash] = now.Add(unknownTokenCacheTime)
 }
 
-// makeRoom keeps a full cache bounded: what is past its time goes first, then
-// whatever comes to hand.
-func makeRoom[T any](cache map[string]T, expired func(T) bool) {
-	if len(cache) < maxCachedTokens {
-		return
-	}
-	for key, entry := range cache {
-		if expired(entry) {
-			delete(cache, key)
-		}
-	}
+// makeRoom keeps a full cache bounded: whatever comes to hand goes, which costs
+// one read more for a token that is still in use.
+func makeRoom[T any](cache map[string]T) {
 	for key := range cache {
 		if len(cache) < maxCachedTokens {
 			return

@@ -88,17 +88,13 @@ func (r *rule) decodeList(value jsonText, path string, into reflect.Value) error
 	if len(items) < r.atLeast() || len(items) > r.maxItems() {
 		return r.refuse(path, fmt.Sprintf("must have %d to %d elements", r.atLeast(), r.maxItems()))
 	}
-	t := into.Type()
-	if value, ok := optionalOf(t); ok {
-		t = value
-	}
-	list := reflect.MakeSlice(t, len(items), len(items))
+	list := reflect.MakeSlice(into.Type(), len(items), len(items))
 	for i, item := range items {
 		if err := r.decodeElement(item, fmt.Sprintf("%s[%d]", path, i), list.Index(i)); err != nil {
 			return err
 		}
 	}
-	r.store(into, list)
+	into.Set(list)
 	return nil
 }
 

@@ -136,6 +136,8 @@ func validate(endpoints []Endpoint) error {
 			return fmt.Errorf("endpoint %s: %w", route, e.err)
 		case e.Name == "" || e.Scope == "" || e.Summary == "":
 			return fmt.Errorf("endpoint %s lacks its name, scope or summary", route)
+		case e.Creates && (e.Scope == ScopePublic || !e.readsBody()):
+			return fmt.Errorf("endpoint %s creates, so it needs a body and a token, whose the idempotency key is", route)
 		case seen[route]:
 			return fmt.Errorf("endpoint %s is there twice", route)
 		}

@@ -228,10 +228,13 @@ func (r *rule) schema() schema {
 // types is the type of a field and, where a null is as good as nothing or
 // stands for a value, null.
 func (r *rule) types(names ...string) any {
-	if r.required && r.null == nil {
-		return names
+	if !r.required || r.null != nil {
+		names = append(names, "null")
 	}
-	return append(names, "null")
+	if len(names) == 1 {
+		return names[0]
+	}
+	return names
 }
 
 func (r *rule) describeText(s schema) {

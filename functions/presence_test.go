@@ -2,8 +2,11 @@ package functions
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -470,5 +473,41 @@ func TestIdempotencyKeyMakesARegisterHappenOnce(t *testing.T) {
 	h.clock.advance(24 * time.Hour)
 	if late := h.send("POST", "/bridge/register", body, "idempotency-key", "k1").expect(t, 200, ""); late.number("data.presence_generation") != 3 {
 		t.Errorf("the key still stands after 24 hours: %s", late.text)
+	}
+}
+
+// TestRacingRegistersOverHTTPGetGenerationsOfTheirOwn runs the whole path at
+// once; core/coretest has the races of the store.
+func TestRacingRegistersOverHTTPGetGenerationsOfTheirOwn(t *testing.T) {
+	h := newTestHub(t)
+	handler, _ := h.app.HTTP("register")
+	event := h.event("POST", "/bridge/register", fields{"agent_id": "a1", "cli": "codex"}, nil)
+	const racers = 32
+	generations := make([]int64, racers)
+	var wait sync.WaitGroup
+	for i := range racers {
+		wait.Go(func() {
+			response, err := handler(context.Background(), event)
+			if err != nil || response.StatusCode != 200 {
+				t.Errorf("answer %d %s, %v", response.StatusCode, response.Body, err)
+				return
+			}
+			var body struct {
+				Data struct {
+					Generation int64 `json:"presence_generation"`
+				} `json:"data"`
+			}
+			if err := json.Unmarshal([]byte(response.Body), &body); err != nil {
+				t.Error(err)
+			}
+			generations[i] = body.Data.Generation
+		})
+	}
+	wait.Wait()
+	slices.Sort(generations)
+	for i, generation := range generations {
+		if generation != int64(i+1) {
+			t.Fatalf("%d registers got the generations %v", racers, generations)
+		}
 	}
 }

@@ -122,11 +122,11 @@ func ruleOf(t reflect.Type, in, each string) (*rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	if value, ok := optionalOf(t); ok {
-		r.optional, t = true, value
-	}
 	if r.kind == kindList {
 		return r, r.setElements(t, each)
+	}
+	if value, ok := optionalOf(t); ok {
+		r.optional, t = true, value
 	}
 	if want, known := holds[r.kind]; !known || want != t {
 		return nil, fmt.Errorf("kind %q does not go into %s", r.kind, t)
