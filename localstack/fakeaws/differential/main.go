@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -74,10 +73,10 @@ func run(ctx context.Context, out io.Writer, other, name string, seed uint64, op
 	for i := range ops {
 		op := c.randomOp()
 		a, b := op.send(ctx, c.ours), op.send(ctx, c.theirs)
-		if a.err != nil || b.err != nil {
-			return 0, fmt.Errorf("operation %d %s: transport: %w", i, op.kind, errors.Join(a.err, b.err))
+		if a.err != nil {
+			return 0, fmt.Errorf("operation %d %s: no answer from the embedded server: %w", i, op.kind, a.err)
 		}
-		if a.text == b.text && (i%25 != 0 || c.sameState(ctx)) {
+		if a.text == b.text && (!op.writes || c.sameState(ctx)) {
 			continue
 		}
 		reason := c.explain(op, a, b)

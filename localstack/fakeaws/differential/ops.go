@@ -45,9 +45,10 @@ func keyOf(it attrs) attrs { return attrs{"pk": it["pk"], "sk": it["sk"]} }
 
 // An op is one request that can be sent to either side.
 type op struct {
-	kind  string
-	input any
-	send  func(ctx context.Context, c *dynamodb.Client) outcome
+	kind   string
+	writes bool // the tables' contents are compared after it
+	input  any
+	send   func(ctx context.Context, c *dynamodb.Client) outcome
 }
 
 func (o op) text() string {
@@ -59,7 +60,7 @@ func (o op) text() string {
 }
 
 // An outcome is an answer made comparable: an error code, or the data. err is set
-// when no answer came at all.
+// when no answer came at all, or one that is not of the protocol.
 type outcome struct {
 	text    string
 	code    string
@@ -70,7 +71,7 @@ type outcome struct {
 func failed(err error) outcome {
 	var ae smithy.APIError
 	if !errors.As(err, &ae) {
-		return outcome{err: err}
+		return outcome{text: "no answer of the protocol", err: err}
 	}
 	o := outcome{code: ae.ErrorCode(), message: ae.ErrorMessage()}
 	o.text = "error " + o.code
@@ -393,7 +394,7 @@ func (c *comparison) put() op {
 		e.set(&in.ExpressionAttributeNames, &in.ExpressionAttributeValues)
 		c.oldOnFailure(&in.ReturnValuesOnConditionCheckFailure)
 	}
-	return op{"PutItem", in, func(ctx context.Context, cl *dynamodb.Client) outcome {
+	return op{"PutItem", true, in, func(ctx context.Context, cl *dynamodb.Client) outcome {
 		o, err := cl.PutItem(ctx, in)
 		if err != nil {
 			return failed(err)
@@ -418,7 +419,7 @@ func (c *comparison) updateItem() op {
 		c.oldOnFailure(&in.ReturnValuesOnConditionCheckFailure)
 	}
 	e.set(&in.ExpressionAttributeNames, &in.ExpressionAttributeValues)
-	return op{"UpdateItem", in, func(ctx context.Context, cl *dynamodb.Client) outcome {
+	return op{"UpdateItem", true, in, func(ctx context.Context, cl *dynamodb.Client) outcome {
 		o, err := cl.UpdateItem(ctx, in)
 		if err != nil {
 			return failed(err)
@@ -434,7 +435,7 @@ func (c *comparison) deleteItem() op {
 		in.ConditionExpression = aws.String(e.condition(1))
 		e.set(&in.ExpressionAttributeNames, &in.ExpressionAttributeValues)
 	}
-	return op{"DeleteItem", in, func(ctx context.Context, cl *dynamodb.Client) outcome {
+	return op{"DeleteItem", true, in, func(ctx context.Context, cl *dynamodb.Client) outcome {
 		o, err := cl.DeleteItem(ctx, in)
 		if err != nil {
 			return failed(err)
@@ -451,7 +452,7 @@ func (c *comparison) getItem() op {
 		in.ProjectionExpression = aws.String(p + ", sk")
 		e.set(&in.ExpressionAttributeNames, new(attrs))
 	}
-	return op{"GetItem", in, func(ctx context.Context, cl *dynamodb.Client) outcome {
+	return op{"GetItem", false, in, func(ctx context.Context, cl *dynamodb.Client) outcome {
 		o, err := cl.GetItem(ctx, in)
 		if err != nil {
 			return failed(err)
@@ -490,7 +491,7 @@ func (c *comparison) query() op {
 		render = unordered
 		in.Limit = nil
 	}
-	return op{"Query", in, func(ctx context.Context, cl *dynamodb.Client) outcome {
+	return op{"Query", false, in, func(ctx context.Context, cl *dynamodb.Client) outcome {
 		o, err := cl.Query(ctx, in)
 		if err != nil {
 			return failed(err)
@@ -521,7 +522,7 @@ func (c *comparison) scan() op {
 		in.FilterExpression = aws.String(e.condition(2))
 		e.set(&in.ExpressionAttributeNames, &in.ExpressionAttributeValues)
 	}
-	return op{"Scan", in, func(ctx context.Context, cl *dynamodb.Client) outcome {
+	return op{"Scan", false, in, func(ctx context.Context, cl *dynamodb.Client) outcome {
 		o, err := cl.Scan(ctx, in)
 		if err != nil {
 			return failed(err)
@@ -568,7 +569,7 @@ func (c *comparison) transaction() op {
 		}
 		in.TransactItems = append(in.TransactItems, it)
 	}
-	return op{"TransactWriteItems", in, func(ctx context.Context, cl *dynamodb.Client) outcome {
+	return op{"TransactWriteItems", true, in, func(ctx context.Context, cl *dynamodb.Client) outcome {
 		copyOf := *in // a fresh idempotency token for each side
 		_, err := cl.TransactWriteItems(ctx, &copyOf)
 		if err != nil {
