@@ -41,7 +41,7 @@ type tableSettings struct {
 	SSESpecification *struct {
 		Enabled        *bool
 		SSEType        *string
-		KMSMasterKeyId *string
+		KMSMasterKeyID *string `json:"KMSMasterKeyId"`
 	}
 }
 
@@ -50,7 +50,7 @@ func (s *tableSettings) checkSupported() error {
 	if stream := s.StreamSpecification; stream != nil && stream.StreamEnabled != nil && *stream.StreamEnabled {
 		return unsupported("StreamSpecification (DynamoDB Streams)")
 	}
-	if sse := s.SSESpecification; sse != nil && (sse.Enabled != nil && *sse.Enabled || sse.SSEType != nil || sse.KMSMasterKeyId != nil) {
+	if sse := s.SSESpecification; sse != nil && (sse.Enabled != nil && *sse.Enabled || sse.SSEType != nil || sse.KMSMasterKeyID != nil) {
 		return unsupported("SSESpecification")
 	}
 	return nil

@@ -125,6 +125,11 @@ func (e *Engine) Serve(r *http.Request, body []byte) engine.Response {
 		Usage:   result.usages.meter(result.units),
 		Durable: result.ticket,
 	}
+	if response.Durable == nil {
+		// An error can tell about state, too: that a table is gone, or that a
+		// condition failed.
+		response.Durable = e.barrier()
+	}
 	if err != nil {
 		failure := asAPIError(err)
 		response.Status = failure.status
@@ -144,7 +149,8 @@ func asAPIError(err error) *apiError {
 	return &apiError{status: http.StatusInternalServerError, code: "InternalServerError", message: err.Error()}
 }
 
-// barrier stands for all that a read could have seen; call it under the lock.
+// barrier stands for all that a read could have seen so far; under the lock it
+// does not stand for more than that.
 func (e *Engine) barrier() engine.Ticket {
 	if e.journal == nil {
 		return nil

@@ -37,10 +37,10 @@ func (b *bound) keyCondition(keys keySchema) (*keyCondition, error) {
 				return nil, validationError("Query key condition not supported")
 			}
 			condition.partition = operands[0]
-			err = keys.partition.checkCondition(operands)
+			err = keys.partition.checkCondition(operands, maxPartitionKeySize)
 		case keys.hasSort() && name == keys.sort.name:
 			condition.op, condition.operands = op, operands
-			err = keys.sort.checkCondition(operands)
+			err = keys.sort.checkCondition(operands, maxSortKeySize)
 		case len(parts) > 1 && keys.hasSort() && seen[keys.partition.name]:
 			return nil, validationError("Query condition missed key schema element: %s", keys.sort.name)
 		default:

@@ -89,7 +89,7 @@ func TestQueriesSelectByKey(t *testing.T) {
 func queryPlaceholders(expression string) string {
 	all := map[string]string{
 		":q": `{"S": "q"}`, ":none": `{"S": "none"}`, ":k05": `{"S": "k05"}`, ":k10": `{"S": "k10"}`, ":k1": `{"S": "k1"}`, ":five": `{"N": "5"}`, ":ten": `{"N": "10"}`,
-		":g1": `{"S": "g1"}`, ":bin": `{"B": "AAAA"}`, ":empty": `{"S": ""}`, ":three": `{"N": "3"}`,
+		":g1": `{"S": "g1"}`, ":bin": `{"B": "AAAA"}`, ":empty": `{"S": ""}`, ":three": `{"N": "3"}`, ":long": `{"S": "` + strings.Repeat("x", 70_000) + `"}`,
 	}
 	var used []string
 	for _, word := range strings.FieldsFunc(expression, func(r rune) bool { return strings.ContainsRune(" ,()", r) }) {
@@ -129,6 +129,8 @@ func TestQueriesThatDynamoDBRefuses(t *testing.T) {
 		{"pk = sk", "", "Multiple attribute names used in one condition"},
 		{"size(pk) = :five", "", "cannot contain nested operations"},
 		{"pk = :five", "", "Condition parameter type does not match schema type"},
+		{"pk = :long", "", "exceeded the maximum size limit of2048 bytes"},
+		{"pk = :q AND sk > :long", "", "exceeded the size limit of 1024 bytes"},
 		{"pk = :empty", "", "cannot contain an empty string value. Key: pk"},
 		{"pk = :q AND sk BETWEEN :k10 AND :k05", "", "upper bound to be greater than or equal to lower bound"},
 		{"pk = :q", `, "FilterExpression": "sk = :q"`, "can only contain non-primary key attributes: Primary key attribute: sk"},

@@ -1,7 +1,5 @@
 package dynamo
 
-import "math"
-
 // Limits of key values in bytes.
 const (
 	maxPartitionKeySize = 2048
@@ -94,12 +92,12 @@ func (a keyAttribute) checkValue(v value, limit int) error {
 }
 
 // checkCondition checks the operands of a key condition.
-func (a keyAttribute) checkCondition(operands []value) error {
+func (a keyAttribute) checkCondition(operands []value, limit int) error {
 	for _, v := range operands {
 		if v.kind != a.kind {
 			return invalidParameter("Condition parameter type does not match schema type")
 		}
-		if err := a.checkValue(v, math.MaxInt); err != nil {
+		if err := a.checkValue(v, limit); err != nil {
 			return err
 		}
 	}

@@ -206,12 +206,11 @@ func (e *Engine) executeTransaction(tx *transaction, print fingerprint) (answer,
 	}
 	changes, err := e.locateAll(tx)
 	if err != nil {
-		return answer{ticket: e.barrier()}, err
+		return answer{}, err
 	}
 	result := answer{units: unitsWritten}
 	if err := tx.evaluate(changes); err != nil {
 		tx.bill(changes, &result.usages, true)
-		result.ticket = e.barrier()
 		return result, err
 	}
 	tx.bill(changes, &result.usages, false)

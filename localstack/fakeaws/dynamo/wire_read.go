@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -182,13 +183,26 @@ func (r *reader) text() ([]byte, error) {
 	return r.quoted()
 }
 
+// isPlain marks the bytes that stand for themselves in a JSON string of ASCII.
+// Both directions spend most of their time in runs of them.
+var isPlain = func() (plain [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		plain[c] = c != '"' && c != '\\'
+	}
+	return plain
+}()
+
 // quoted reads a string whose opening quote comes next.
 func (r *reader) quoted() ([]byte, error) {
 	r.at++
 	start := r.at
 	ascii := true
 	for i := start; i < len(r.data); i++ {
-		switch c := r.data[i]; {
+		c := r.data[i]
+		if isPlain[c] {
+			continue
+		}
+		switch {
 		case c == '"':
 			r.at = i + 1
 			if !ascii && !utf8.Valid(r.data[start:i]) {
@@ -199,9 +213,8 @@ func (r *reader) quoted() ([]byte, error) {
 			return r.unescape(start, i)
 		case c < ' ':
 			return nil, errMalformed()
-		case c >= utf8.RuneSelf:
-			ascii = false
 		}
+		ascii = false
 	}
 	return nil, errMalformed()
 }
@@ -329,10 +342,10 @@ func (r *reader) number() (float64, error) {
 		}
 		break
 	}
-	n, err := strconv.ParseFloat(string(r.data[start:r.at]), 64)
-	if err != nil && !math.IsInf(n, 0) {
+	if !json.Valid(r.data[start:r.at]) {
 		return 0, errMalformed()
 	}
+	n, _ := strconv.ParseFloat(string(r.data[start:r.at]), 64) // infinite when out of range
 	return n, nil
 }
 

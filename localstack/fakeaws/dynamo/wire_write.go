@@ -18,7 +18,7 @@ func appendText(out []byte, text string) []byte {
 	start := 0
 	for i := 0; i < len(text); i++ {
 		c := text[i]
-		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+		if isPlain[c] {
 			continue
 		}
 		if c >= utf8.RuneSelf {

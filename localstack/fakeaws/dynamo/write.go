@@ -357,7 +357,6 @@ func (e *Engine) execute(w *writeRequest) (answer, change, error) {
 		if failure := asAPIError(err); failure.code == codeConditionFailed {
 			result.usages.of(t).base = w.units(c, true)
 		}
-		result.ticket = e.barrier()
 		return result, c, err
 	}
 	result.usages.of(t).base = w.units(c, false)

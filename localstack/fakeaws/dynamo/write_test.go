@@ -139,6 +139,9 @@ func TestMalformedRequestsAreSerializationErrors(t *testing.T) {
 	}
 	f.refuse("GetItem", `{"ConsistentRead": 1}`, codeSerialization, "NUMBER_VALUE cannot be converted to Boolean")
 	f.refuse("Query", `{"Limit": "1"}`, codeSerialization, "STRING_VALUE cannot be converted to Integer")
+	for _, number := range []string{"01", "1.", "-", "1e", "1-1"} {
+		f.refuse("Query", `{"Limit": `+number+`}`, codeSerialization, "malformed")
+	}
 	f.refuse("CreateTable", `{"TableName": 1}`, codeSerialization, "")
 	f.do("PutItem", ` { "Unknown" : [1, -2.5e3, {"a": null}, true, false] , "TableName":"main","Item":`+mainItem("a", "b", "")+"}\n")
 }
