@@ -137,7 +137,6 @@ type DeregisterRequest struct {
 type Deregistration struct {
 	AgentID  string
 	Identity Identity
-	Replayed bool
 }
 
 // ReportRequest reports a status in the agent's own words.
@@ -155,7 +154,6 @@ type Report struct {
 	ReportedAt Instant
 	Snapshot   AgentSnapshot
 	Identity   Identity
-	Replayed   bool
 }
 
 // StalePresence is the data of STALE_PRESENCE_OWNER: what the refused caller

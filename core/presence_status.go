@@ -20,7 +20,7 @@ func (h *Hub) Deregister(ctx context.Context, r DeregisterRequest) (Deregistrati
 	if err != nil {
 		return Deregistration{}, err
 	}
-	done, err := h.changeStatus(ctx, identity, AgentStatusChange{
+	_, err = h.changeStatus(ctx, identity, AgentStatusChange{
 		AgentID:    r.AgentID,
 		Generation: r.Fences.Generation,
 		Status:     StatusOffline,
@@ -30,7 +30,7 @@ func (h *Hub) Deregister(ctx context.Context, r DeregisterRequest) (Deregistrati
 	if err != nil {
 		return Deregistration{}, err
 	}
-	return Deregistration{AgentID: r.AgentID, Identity: identity, Replayed: done.Replayed}, nil
+	return Deregistration{AgentID: r.AgentID, Identity: identity}, nil
 }
 
 // ReportStatus stores what an agent says of itself: stale and offline as such,
@@ -74,7 +74,6 @@ func (h *Hub) ReportStatus(ctx context.Context, r ReportRequest) (Report, error)
 		ReportedAt: InstantOf(now),
 		Snapshot:   snapshot,
 		Identity:   identity,
-		Replayed:   done.Replayed,
 	}, nil
 }
 

@@ -1,2 +1,58 @@
-// Package ddb keeps the hub in one DynamoDB table.
+// Package ddb keeps the hub in one DynamoDB table, as template.yaml declares it.
+//
+// # Items
+//
+//	pk                       sk          is
+//	agent#<id>               agent       an agent; with list_pk/list_sk from its first
+//	                                     register on, due_pk/due_sk while a sweep has to
+//	                                     look at it
+//	topic#<topic>#<shard>    <agent id>  an agent that may follow the topic
+//	hub                      identity    the hub's identity
+//	token#<sha256>           token       a bearer token's record
+//	sweep#<name>             health      a sweep's health
+//	idem#<sha256>            record      a stored answer, collected by ttl
+//
+// (The items of messages are described with them.) The indexes due and list hold
+// keys only. They lag behind the table, so what they show is a hint: whoever
+// acts on it reads the item and writes under a condition. An entry of the due
+// index may be early, never late: a deadline that moves later leaves it alone, a
+// deadline that moves earlier moves it in the same write.
+//
+// # Writes
+//
+// An operation on one agent is one UpdateItem whose condition decides, with the
+// refused item in the answer (ALL_OLD). Its attributes write_id and touched_us
+// tell a retry of this write from another write, and an older write from a newer
+// one. Where the refused item says that the write only needs another form (the
+// due entry has to move, the step has not grown), it is sent once more. The one
+// transaction of presence is a register with an idempotency key, because the
+// change and its stored answer are two items that must not part.
+//
+// # Errors
+//
+// Everything that is not the store's business comes back as a *core.Error. A
+// write that failed is UNAVAILABLE, THROTTLED or INTERNAL only when every
+// attempt of the SDK says that nothing happened, else OUTCOME_UNKNOWN. A plain
+// write that meets a transaction on its item, which the SDK does not retry,
+// waits and tries again.
+//
+// # Permissions
+//
+// What each operation of the hub needs on the table and its indexes, beside the
+// read of the identity (GetItem, and PutItem for the first of all) and of the
+// token (GetItem); each method says what it costs:
+//
+//	register                   UpdateItem, BatchWriteItem (topics); with a key also
+//	                           BatchGetItem, PutItem
+//	heartbeat, batch           UpdateItem
+//	deregister, status report  UpdateItem
+//	status of an agent         GetItem
+//	list of agents             Query on index list or, by topic, the table; BatchGetItem
+//	rotation                   GetItem, PutItem
+//	health                     BatchGetItem
+//	presence sweep             Query on index due, BatchGetItem, UpdateItem
+//
+// A transaction has no permission of its own: IAM checks PutItem and UpdateItem
+// for the actions in it. BatchGetItem and BatchWriteItem are permissions of their
+// own.
 package ddb

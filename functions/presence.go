@@ -316,7 +316,6 @@ func deregister(ctx context.Context, c *call, r deregisterRequest) (deregisterRe
 	if err != nil {
 		return deregisterResponse{}, staleData(err, staleStatusOf(core.StatusOffline))
 	}
-	c.replayed = done.Replayed
 	answer := deregisterResponse{AgentID: done.AgentID, Status: core.StatusOffline, identityView: identityViewOf(done.Identity)}
 	if r.Generation.Set {
 		answer.PresenceGeneration = &r.Generation.Value

@@ -213,7 +213,6 @@ func reportStatus(ctx context.Context, c *call, r statusRequest) (statusAnswer, 
 	if err != nil {
 		return statusAnswer{}, staleData(err, staleStatusOf(core.StoredStatus(r.Status.Value)))
 	}
-	c.replayed = done.Replayed
 	return statusAnswer{
 		AgentID:        done.AgentID,
 		Status:         done.Status,
