@@ -138,14 +138,18 @@ func (s *Store) deadLetterPage(ctx context.Context, entries []item, more bool) (
 // that keeps what it was for the list of dead letters.
 //
 // Cost: 1 round trip; 4 write units and 4 index units for a letter of up to 1
-// KB. A topic's recipients, when they are many, go before it as in PutMessage.
-// IAM: UpdateItem, PutItem, BatchWriteItem.
+// KB. A topic's recipients, when they are many, go before it as in PutMessage,
+// and a large payload is written once more, so that its age starts anew. IAM:
+// UpdateItem, PutItem, BatchWriteItem, s3:GetObject, s3:PutObject.
 func (s *Store) Requeue(ctx context.Context, r core.Redrive) (bool, error) {
 	now := core.InstantOf(r.Started)
 	next := r.Seen
 	next.State, next.ExpiresAt = core.DeliveryPending, r.ExpiresAt
 	if len(r.Recipients) > 0 {
 		next.State, next.VisibleAt, next.Recipients = core.DeliveryFanning, now, r.Recipients
+	}
+	if err := s.renewPayload(ctx, next.ID, next.Payload); err != nil {
+		return false, err
 	}
 	parts, err := s.putRecipients(ctx, next)
 	if err != nil {

@@ -48,10 +48,11 @@ func (s *Store) putAnswer(r core.IdempotencyRecord, now time.Time) types.Transac
 	it[expiresAttr] = instant(r.ExpiresAt)
 	it[ttl] = number(r.ExpiresAt.Time().Unix() + 1)
 	return types.TransactWriteItem{Put: &types.Put{
-		TableName:                 aws.String(s.table),
-		Item:                      it,
-		ConditionExpression:       aws.String("attribute_not_exists(pk) OR expires_ms <= :now"),
-		ExpressionAttributeValues: item{":now": instant(core.InstantOf(now))},
+		TableName:                           aws.String(s.table),
+		Item:                                it,
+		ConditionExpression:                 aws.String("attribute_not_exists(pk) OR expires_ms <= :now"),
+		ExpressionAttributeValues:           item{":now": instant(core.InstantOf(now))},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
 }
 

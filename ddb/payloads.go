@@ -64,6 +64,20 @@ func (s *Store) dropPayload(ctx context.Context, messageID string, p core.Payloa
 	return err
 }
 
+// renewPayload makes a large payload as young as a new one: the bucket's
+// lifecycle counts from here. One that is gone stays so. IAM: s3:GetObject,
+// s3:PutObject.
+func (s *Store) renewPayload(ctx context.Context, messageID string, p core.Payload) error {
+	if p.JSON != nil {
+		return nil
+	}
+	p, err := s.loadPayload(ctx, messageID, p)
+	if err != nil || p.Lost {
+		return err
+	}
+	return s.storePayload(ctx, messageID, p)
+}
+
 // LoadPayloads reads large payloads, several at once and each message's once.
 // Cost: 1 S3 get a large payload. IAM: s3:GetObject.
 func (s *Store) LoadPayloads(ctx context.Context, deliveries []core.Delivery) error {

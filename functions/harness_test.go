@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"drawbridge/core"
@@ -94,6 +95,10 @@ func newTestHub(t testing.TB) *testHub {
 	cfg.APIOptions = append(cfg.APIOptions, CountSpend)
 	h.client = dynamodb.NewFromConfig(cfg)
 	h.store = ddb.Open(h.client, ddb.Table{Name: h.table, Region: cfg.Region, Account: "000000000000"})
+	payloads := s3.NewFromConfig(h.aws.Config(), func(o *s3.Options) { o.UsePathStyle = true })
+	_, err = payloads.CreateBucket(context.Background(), &s3.CreateBucketInput{Bucket: aws.String("payloads")})
+	must(t, err)
+	must(t, h.store.KeepMessages(ddb.Messages{Payloads: ddb.PayloadBucket{Client: payloads, Name: "payloads"}}))
 	h.app = h.newApp()
 	h.createToken(operatorToken, core.Token{Scopes: []core.Scope{core.ScopeOperator}})
 	h.compileSchemas()

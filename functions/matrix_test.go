@@ -18,12 +18,16 @@ type raw = json.RawMessage
 // sampleAgent is the agent that sample requests are about.
 const sampleAgent = "agent-1"
 
-// sample is a request the shape takes: its required fields, and agent_id where
-// it has one.
+// optionalInSample are fields that a request needs although their rules do not
+// say so: another field could stand for them.
+var optionalInSample = map[string]bool{"agent_id": true, "from_agent": true, "topic": true, "message_ids": true}
+
+// sample is a request the shape takes: its required fields, and those of
+// optionalInSample.
 func (s *shape) sample() map[string]any {
 	body := map[string]any{}
 	for _, f := range s.fields {
-		if f.rule.required || f.name == "agent_id" {
+		if f.rule.required || optionalInSample[f.name] {
 			body[f.name] = f.rule.sample()
 		}
 	}

@@ -40,6 +40,46 @@ func Endpoints() []Endpoint {
 			Summary: "List the agents",
 		}, listAgents),
 		serve(Endpoint{
+			Name: "publish", Method: http.MethodPost, Path: "/bridge/publish", Scope: core.ScopeAgent, Creates: true,
+			Summary: "Send a message to an agent, a role or the followers of a topic",
+		}, publish),
+		serve(Endpoint{
+			Name: "handoff", Method: http.MethodPost, Path: "/bridge/handoff", Scope: core.ScopeAgent, Creates: true,
+			Summary: "Hand a task to an agent",
+		}, handoff),
+		serve(Endpoint{
+			Name: "result", Method: http.MethodPost, Path: "/bridge/result", Scope: core.ScopeAgent, Creates: true,
+			Summary: "Tell a result to the followers of a topic",
+		}, result),
+		serve(Endpoint{
+			Name: "control", Method: http.MethodPost, Path: "/bridge/control", Scope: core.ScopeAgent, Creates: true,
+			Summary: "Send an agent a command",
+		}, control),
+		serve(Endpoint{
+			Name: "ask", Method: http.MethodPost, Path: "/bridge/ask", Scope: core.ScopeAgent, Creates: true,
+			Summary: "Send a request and wait, for up to 25 seconds, for its response",
+		}, ask),
+		serve(Endpoint{
+			Name: "context", Method: http.MethodPost, Path: "/bridge/context", Scope: core.ScopeAgent,
+			Summary: "Drain an agent's inbox: by priority, oldest first",
+		}, drain),
+		serve(Endpoint{
+			Name: "ack", Method: http.MethodPost, Path: "/bridge/ack", Scope: core.ScopeAgent,
+			Summary: "Acknowledge messages",
+		}, ack),
+		serve(Endpoint{
+			Name: "nack", Method: http.MethodPost, Path: "/bridge/nack", Scope: core.ScopeAgent,
+			Summary: "Give leased messages back",
+		}, nack),
+		serve(Endpoint{
+			Name: "dead-letters", Method: http.MethodGet, Path: "/bridge/dead-letters", Scope: core.ScopeRead,
+			Summary: "List the dead letters, newest first",
+		}, listDeadLetters),
+		serve(Endpoint{
+			Name: "dead-letters-redrive", Method: http.MethodPost, Path: "/bridge/dead-letters/redrive", Scope: core.ScopeOperator,
+			Summary: "Give dead letters a new life",
+		}, redrive),
+		serve(Endpoint{
 			Name: "hub-rotate", Method: http.MethodPost, Path: "/bridge/hub/rotate", Scope: core.ScopeOperator,
 			Summary: "Give the hub a new identity, so that every caller has to join again",
 		}, rotateHub),

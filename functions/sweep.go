@@ -20,7 +20,10 @@ type Sweep struct {
 
 // Sweeps lists the sweeps there are.
 func Sweeps() []Sweep {
-	return []Sweep{{Name: "sweep-agents", Run: core.SweepPresence}}
+	return []Sweep{
+		{Name: "sweep-agents", Run: core.SweepPresence},
+		{Name: "sweep-messages", Run: core.SweepMessages},
+	}
 }
 
 // SweepHandler runs a sweep once. The event is not read: late, twice or with

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"drawbridge/ddb"
 	"drawbridge/functions"
@@ -65,18 +66,32 @@ func (i *iam) Do(r *http.Request) (*http.Response, error) {
 	if name == "" {
 		return i.next.Do(r) // the test itself
 	}
-	body, err := io.ReadAll(r.Body)
+	needs, err := i.needsOf(r)
 	if err != nil {
 		return nil, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	for _, n := range i.needs(op, body) {
+	for _, n := range needs {
 		if !i.allows(name, n) {
 			return nil, fmt.Errorf("AccessDeniedException: %s may not %s on %s with the key %q", name, n.action, n.resource, n.key)
 		}
 	}
 	return i.next.Do(r)
+}
+
+// needsOf tells what a request needs: a DynamoDB call by its target and body, an
+// S3 call by its method and path, /bucket/key.
+func (i *iam) needsOf(r *http.Request) ([]need, error) {
+	_, op, ofDynamo := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	if !ofDynamo {
+		action := map[string]string{"GET": "s3:GetObject", "PUT": "s3:PutObject", "DELETE": "s3:DeleteObject"}[r.Method]
+		return []need{{action, "arn:aws:s3:::" + strings.TrimPrefix(r.URL.Path, "/"), ""}}, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return i.needs(op, body), nil
 }
 
 func (i *iam) allows(name string, n need) bool {
@@ -85,7 +100,7 @@ func (i *iam) allows(name string, n need) bool {
 	defer i.mu.Unlock()
 	allowed := false
 	for _, p := range permissions(f) {
-		if p.action == n.action && p.resource == n.resource && like(p.keys, n.key) {
+		if p.action == n.action && like(p.resource, n.resource) && like(p.keys, n.key) {
 			allowed = true
 			i.used[p] = true
 		}
@@ -200,6 +215,7 @@ func (i *iam) batch(op, table string, items map[string]json.RawMessage) []need {
 type guarded struct {
 	t       *testing.T
 	iam     *iam
+	aws     *fakeaws.Server
 	cfg     aws.Config
 	app     *functions.App
 	handler http.Handler
@@ -213,13 +229,16 @@ func openGuarded(t *testing.T) *guarded {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Close() })
-	g := &guarded{t: t, token: bootstrapToken{value: "test-token"}}
+	g := &guarded{t: t, aws: server, token: bootstrapToken{value: "test-token"}}
 	declared := projectTemplate(t)
 	cfg := server.Config()
 	g.iam = &iam{next: cfg.HTTPClient, template: declared, used: map[permission]bool{}}
 	cfg.HTTPClient = g.iam
 	client := dynamodb.NewFromConfig(cfg)
 	if _, err := provision.Table(t.Context(), client, declared.Tables[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provision.Bucket(t.Context(), newS3(cfg), declared.Buckets[0].Name); err != nil {
 		t.Fatal(err)
 	}
 	store := ddb.Open(client, ddb.Table{Name: declared.Tables[0].Name})
@@ -236,7 +255,9 @@ func openGuarded(t *testing.T) *guarded {
 func (g *guarded) cold() {
 	g.t.Helper()
 	log := slog.New(slog.NewJSONHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	app, err := functions.Open(g.cfg, functions.Settings{Table: g.iam.template.Tables[0].Name, Log: log})
+	app, err := functions.Open(g.cfg, functions.Settings{
+		Table: g.iam.template.Tables[0].Name, Bucket: g.iam.template.Buckets[0].Name, Log: log,
+	})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -310,6 +331,8 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 		"status-get": func(g *guarded) {
 			g.do(200, "GET", "/bridge/status?scope=hub", "")
 			g.do(200, "GET", "/bridge/status?scope=agent&agent_id=a&include_metrics=true", "")
+			g.traced()
+			g.do(200, "GET", "/bridge/status?scope=trace&trace_id=x", "")
 		},
 		"status-post": func(g *guarded) {
 			g.do(200, "POST", "/bridge/status", `{"scope":"hub"}`)
@@ -317,11 +340,72 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.do(200, "POST", "/bridge/status", `{"agent_id":"a","status":"busy"}`)
 			g.do(200, "POST", "/bridge/status", `{"agent_id":"a","status":"offline"}`)
 			g.do(200, "POST", "/bridge/status", `{"agent_id":"a","scope":"agent"}`)
+			g.traced()
+			g.do(200, "POST", "/bridge/status", `{"scope":"trace","trace_id":"x"}`)
 		},
 		"agents": func(g *guarded) {
 			g.do(200, "POST", "/bridge/register", register)
 			g.do(200, "GET", "/bridge/agents", "")
 			g.do(200, "GET", "/bridge/agents?topic=t", "")
+		},
+		"publish": func(g *guarded) {
+			g.sends("/bridge/publish", "", `"from":"a","topic":"t"`, "to")
+			g.do(200, "POST", "/bridge/publish", `{"from":"a","to":"b","topic":"t","type":"response","correlation_id":"c"}`)
+		},
+		"handoff": func(g *guarded) { g.sends("/bridge/handoff", "task", `"from":"a","topic":"t"`, "to") },
+		"result": func(g *guarded) {
+			g.do(200, "POST", "/bridge/result", `{"agent_id":"a"}`)
+			g.followed()
+			g.repeated("/bridge/result", `{"agent_id":"a","topic":"t"}`)
+			g.do(200, "POST", "/bridge/result", `{"agent_id":"a","topic":"t","correlation_id":"c","presence_generation":1}`)
+			g.do(409, "POST", "/bridge/result", `{"agent_id":"a","topic":"t","presence_generation":7,"payload":"`+large+`"}`)
+			g.do(200, "POST", "/bridge/result", `{"agent_id":"a","topic":"cto","correlation_id":"d"}`)
+			g.do(200, "POST", "/bridge/result", `{"agent_id":"a","topic":"cto"}`)
+		},
+		"control": func(g *guarded) {
+			g.sends("/bridge/control", "reason", `"from_agent":"a","command":"x"`, "to_agent")
+			g.do(200, "POST", "/bridge/control", `{"from_agent":"a","to_agent":"b","command":"x","correlation_id":"c"}`)
+		},
+		"ask": func(g *guarded) {
+			g.sends("/bridge/ask", "question", `"from":"a","topic":"t","question":"q"`, "to")
+			g.do(200, "POST", "/bridge/publish", `{"from":"b","to":"a","topic":"t","type":"response","correlation_id":"c","payload":"`+large+`"}`)
+			g.do(200, "POST", "/bridge/ask", `{"from":"a","to":"b","topic":"t","question":"q","correlation_id":"c","await_response_ms":1000}`)
+		},
+		"context": func(g *guarded) {
+			g.do(200, "POST", "/bridge/context", `{"agent_id":"a"}`)
+			g.do(200, "POST", "/bridge/register", register)
+			g.letter("a", `"type":"request"`, "")
+			g.leased("a", `"type":"request","max_deliveries":1,"payload":"`+large+`"`)
+			time.Sleep(1100 * time.Millisecond) // the visibility of 1 s
+			g.do(200, "POST", "/bridge/context", `{"agent_id":"a","presence_generation":1}`)
+			g.unanswered("UpdateItem", "inbox#a/*", func() {
+				g.letter("a", `"type":"event"`, "")
+				g.do(200, "POST", "/bridge/context", `{"agent_id":"a"}`)
+			})
+		},
+		"ack": func(g *guarded) {
+			g.do(200, "POST", "/bridge/ack", `{"agent_id":"a","message_ids":["m"]}`)
+			g.do(200, "POST", "/bridge/register", register)
+			g.do(200, "POST", "/bridge/ack", `{"agent_id":"a","message_ids":["m"],"presence_generation":1}`)
+			receipt := g.leased("a", `"type":"event"`)
+			g.unanswered("UpdateItem", "inbox#a/*", func() { g.do(200, "POST", "/bridge/ack", `{"agent_id":"a","receipts":["`+receipt+`"]}`) })
+		},
+		"nack": func(g *guarded) {
+			g.do(200, "POST", "/bridge/nack", `{"agent_id":"a","receipts":["m.r"]}`)
+			g.do(200, "POST", "/bridge/register", register)
+			receipt := g.leased("a", `"type":"request","max_deliveries":1,"payload":"`+large+`"`)
+			g.do(200, "POST", "/bridge/nack", `{"agent_id":"a","receipts":["`+receipt+`"],"presence_generation":1}`)
+			receipt = g.leased("a", `"type":"event"`)
+			g.unanswered("UpdateItem", "inbox#a/*", func() { g.do(200, "POST", "/bridge/nack", `{"agent_id":"a","receipts":["`+receipt+`"]}`) })
+		},
+		"dead-letters": func(g *guarded) {
+			g.died()
+			g.do(200, "GET", "/bridge/dead-letters", "")
+		},
+		"dead-letters-redrive": func(g *guarded) {
+			g.died()
+			g.followed()
+			g.do(200, "POST", "/bridge/dead-letters/redrive", `{"filter":{}}`)
 		},
 		"hub-rotate": func(g *guarded) {
 			g.do(200, "POST", "/bridge/hub/rotate", `{"reason":"test"}`)
@@ -342,6 +426,19 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.sweep("sweep-agents")
 			g.sweep("sweep-agents")
 		},
+		"sweep-messages": func(g *guarded) {
+			g.followed()
+			g.letter("a", `"type":"request","ttl_ms":1,"payload":"`+large+`"`, "")
+			g.letter("topic:nobody", `"ttl_ms":1`, "")
+			time.Sleep(5 * time.Millisecond)
+			g.sweep("sweep-messages")
+			g.do(200, "POST", "/bridge/register", `{"agent_id":"`+strings.Repeat("f", 300)+`","cli":"claude","topics":["nobody"]}`)
+			cut := g.aws.Faults().Add(fakeaws.Rule{Op: "PutItem", Key: "inbox#*", Action: fakeaws.Error(400, "ValidationException")})
+			g.do(200, "POST", "/bridge/dead-letters/redrive", `{"filter":{"to":"topic:nobody"},"ttl_ms":60000}`)
+			cut.Remove()
+			time.Sleep(5 * time.Millisecond)
+			g.sweep("sweep-messages") // goes on with the fan-out
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := openGuarded(t)
@@ -356,6 +453,118 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			}
 		}
 	}
+}
+
+// large is a text that no item holds.
+var large = strings.Repeat("x", 9000)
+
+// letter publishes a message with these fields more.
+func (g *guarded) letter(to, fields, key string) {
+	g.t.Helper()
+	var headers []string
+	if key != "" {
+		headers = []string{"Idempotency-Key", key}
+	}
+	g.do(200, "POST", "/bridge/publish", `{"from":"a","to":"`+to+`","topic":"t",`+fields+`}`, headers...)
+}
+
+// followed registers an agent, more followers of the topic t than a record
+// holds, and one entry that is out of date.
+func (g *guarded) followed() {
+	g.t.Helper()
+	g.do(200, "POST", "/bridge/register", `{"agent_id":"a","cli":"claude"}`)
+	for i := range 10 {
+		g.do(200, "POST", "/bridge/register", fmt.Sprintf(`{"agent_id":"%s%d","cli":"claude","topics":["t"]}`, strings.Repeat("f", 40), i))
+	}
+	if err := g.put(map[string]string{"pk": "topic#t#0", "sk": "stranger"}, map[string]string{"written_ms": "1"}); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *guarded) put(texts, numbers map[string]string) error {
+	item := map[string]types.AttributeValue{}
+	for name, v := range texts {
+		item[name] = &types.AttributeValueMemberS{Value: v}
+	}
+	for name, v := range numbers {
+		item[name] = &types.AttributeValueMemberN{Value: v}
+	}
+	_, err := dynamodb.NewFromConfig(g.cfg).PutItem(g.t.Context(), &dynamodb.PutItemInput{
+		TableName: aws.String(g.iam.template.Tables[0].Name), Item: item,
+	})
+	return err
+}
+
+// repeated sends a request whose fan-out is cut short, and again with the same
+// key, which finishes it.
+func (g *guarded) repeated(endpoint, body string) {
+	g.t.Helper()
+	cut := g.aws.Faults().Add(fakeaws.Rule{Op: "PutItem", Key: "inbox#*", Action: fakeaws.Error(400, "ValidationException")})
+	g.do(200, "POST", endpoint, body, "Idempotency-Key", "r")
+	cut.Remove()
+	g.do(200, "POST", endpoint, body, "Idempotency-Key", "r")
+}
+
+// sends goes through the ways of an endpoint that sends messages.
+func (g *guarded) sends(endpoint, text, fields, to string) {
+	g.t.Helper()
+	body := func(recipient, more string) string {
+		return `{` + fields + `,"` + to + `":"` + recipient + `"` + more + `}`
+	}
+	g.do(200, "POST", endpoint, body("b", ""))
+	g.followed()
+	g.repeated(endpoint, body("topic:t", ""))
+	g.do(200, "POST", endpoint, body("topic:t", ""))
+	g.do(200, "POST", endpoint, body("topic:cto", ""))
+	if text == "" {
+		text = "payload"
+	}
+	refused := strings.Replace(body("b", `,"presence_generation":7`), `"`+text+`":"q",`, "", 1)
+	refused = strings.TrimSuffix(refused, "}") + `,"` + text + `":"` + large + `"}`
+	g.do(409, "POST", endpoint, strings.Replace(refused, `"question":"q",`, "", 1))
+}
+
+// leased publishes a message, drains it with a visibility of a second and
+// returns its receipt.
+func (g *guarded) leased(to, fields string) string {
+	g.t.Helper()
+	g.letter(to, fields, "")
+	r := httptest.NewRequest("POST", "/bridge/context", strings.NewReader(`{"agent_id":"`+to+`","auto_ack":false,"visibility_ms":1000}`))
+	r.Header.Set("Authorization", "Bearer "+g.token.value)
+	w := httptest.NewRecorder()
+	g.handler.ServeHTTP(w, r)
+	var answer struct {
+		Data struct{ Messages []struct{ Receipt string } }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || len(answer.Data.Messages) == 0 {
+		g.t.Fatalf("no lease: %v %s", err, w.Body)
+	}
+	return answer.Data.Messages[len(answer.Data.Messages)-1].Receipt
+}
+
+// unanswered loses the answers of a write so often that its caller has to read
+// what became of it.
+func (g *guarded) unanswered(op, key string, act func()) {
+	g.t.Helper()
+	lost := g.aws.Faults().Add(fakeaws.Rule{Op: op, Key: key, Action: fakeaws.DropResponse()})
+	defer lost.Remove()
+	act()
+}
+
+// traced publishes messages of the trace x: one to an agent, one to nobody.
+func (g *guarded) traced() {
+	g.t.Helper()
+	g.letter("a", `"trace_id":"x","payload":"`+large+`"`, "")
+	g.letter("topic:nobody", `"trace_id":"x"`, "")
+}
+
+// died makes dead letters: one of an agent, one of a topic that nobody followed.
+func (g *guarded) died() {
+	g.t.Helper()
+	g.letter("a", `"ttl_ms":1,"payload":"`+large+`"`, "")
+	g.letter("topic:t", `"ttl_ms":1`, "")
+	time.Sleep(5 * time.Millisecond)
+	g.sweep("sweep-messages")
 }
 
 func TestThePatternsOfThePoliciesAreUnderstood(t *testing.T) {

@@ -78,7 +78,7 @@ func checkExact(t *testing.T, function string, s template.Statement) {
 	}
 	for _, r := range s.Resources {
 		onTable := strings.HasPrefix(r, "arn:aws:dynamodb:") && !strings.Contains(r, "/index/")
-		if strings.Contains(r, "*") {
+		if strings.Contains(strings.TrimSuffix(r, "/payload/*"), "*") { // objects have no names beforehand
 			t.Errorf("%s may act on %s", function, r)
 		}
 		if onTable && len(leadingKeys(s)) == 0 {
