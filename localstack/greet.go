@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -23,7 +24,10 @@ func (h *hub) greet(out io.Writer, took time.Duration) {
 		fmt.Fprintf(out, "  faults     %s\n", h.options.faults)
 	}
 	for _, l := range []net.Listener{h.api, h.aws} {
-		if l != nil && !isLocal(l.Addr().(*net.TCPAddr).IP.String()) {
+		if l == nil {
+			continue
+		}
+		if host, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !isLocal(host) {
 			fmt.Fprintf(out, "  warning    %s can be reached from other machines, without encryption\n", l.Addr())
 		}
 	}
@@ -60,9 +64,8 @@ func (h *hub) scheduleText() string {
 
 // reachable writes a listener's address as a client on this machine can use it.
 func reachable(a net.Addr) string {
-	tcp := a.(*net.TCPAddr)
-	if tcp.IP.IsUnspecified() {
-		return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 	}
-	return tcp.String()
+	return a.String()
 }

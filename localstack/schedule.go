@@ -133,10 +133,7 @@ func (s *scheduler) event(schedule template.Schedule, at time.Time) json.RawMess
 		return json.RawMessage(schedule.Input)
 	}
 	arn := fmt.Sprintf("arn:aws:scheduler:%s:%s:schedule/default/%s", s.stack.Region, s.stack.Account, schedule.Name)
-	event, _ := json.Marshal(map[string]any{ // texts always encode
-		"version": "0", "id": uuid.NewString(), "detail-type": "Scheduled Event", "source": "aws.scheduler",
-		"account": s.stack.Account, "time": at.UTC().Format(time.RFC3339), "region": s.stack.Region,
-		"resources": []string{arn}, "detail": "{}",
-	})
-	return event
+	return fmt.Appendf(nil, `{"version":"0","id":%q,"detail-type":"Scheduled Event","source":"aws.scheduler",`+
+		`"account":%q,"time":%q,"region":%q,"resources":[%q],"detail":"{}"}`,
+		uuid.NewString(), s.stack.Account, at.UTC().Format(time.RFC3339), s.stack.Region, arn)
 }

@@ -114,9 +114,8 @@ func (b bootstrapToken) record(ctx context.Context, store core.TokenStore) error
 
 // quote writes a path for a shell.
 func quote(path string) string {
-	if strings.ContainsFunc(path, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-", r))
-	}) {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
+	if strings.ContainsFunc(path, func(r rune) bool { return !strings.ContainsRune(plain, r) }) {
 		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 	}
 	return path

@@ -128,6 +128,6 @@ func examine(ctx context.Context, report *Report, s service) (err error) {
 	return nil
 }
 
-func refuse(format string, args ...any) error {
+func refusef(format string, args ...any) error {
 	return &Refusal{Finding: fmt.Sprintf(format, args...)}
 }

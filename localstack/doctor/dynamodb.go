@@ -157,14 +157,14 @@ func (d *tables) conditionHolds(ctx context.Context) error {
 		return err
 	}
 	if result == won {
-		return refuse("a put with attribute_not_exists replaced an item that exists: conditions are ignored")
+		return refusef("a put with attribute_not_exists replaced an item that exists: conditions are ignored")
 	}
 	value, err := d.stored(ctx, sk)
 	if err != nil {
 		return fmt.Errorf("read it back: %w", err)
 	}
 	if value != "first" {
-		return refuse("a put that failed its condition changed the item all the same")
+		return refusef("a put that failed its condition changed the item all the same")
 	}
 	return nil
 }
@@ -186,10 +186,10 @@ func (d *tables) oldItem(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return refuse("a put with attribute_not_exists replaced an item that exists: conditions are ignored")
+		return refusef("a put with attribute_not_exists replaced an item that exists: conditions are ignored")
 	}
 	if writerOf(failed.Item) != "first" {
-		return refuse("ReturnValuesOnConditionCheckFailure=ALL_OLD gave no item: a lost answer could not be told from a refusal")
+		return refusef("ReturnValuesOnConditionCheckFailure=ALL_OLD gave no item: a lost answer could not be told from a refusal")
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (d *tables) sameWinner(ctx context.Context, left, right string) error {
 		return fmt.Errorf("read the other half of a claim: %w", err)
 	}
 	if l != r {
-		return refuse("one transaction claimed two items, but they belong to writers %s and %s", l, r)
+		return refusef("one transaction claimed two items, but they belong to writers %s and %s", l, r)
 	}
 	return nil
 }

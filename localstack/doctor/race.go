@@ -32,17 +32,17 @@ func race(ctx context.Context, try write, stored func(context.Context) (string, 
 	}
 	switch len(winners) {
 	case 0:
-		return refuse("none of %d writers won", writers)
+		return refusef("none of %d writers won", writers)
 	case 1:
 	default:
-		return refuse("%d of %d writers won; exactly one may", len(winners), writers)
+		return refusef("%d of %d writers won; exactly one may", len(winners), writers)
 	}
 	value, err := stored(ctx)
 	if err != nil {
 		return fmt.Errorf("read the winner's value: %w", err)
 	}
 	if value != winners[0] {
-		return refuse("writer %s won, but the value read afterwards is %q", winners[0], value)
+		return refusef("writer %s won, but the value read afterwards is %q", winners[0], value)
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func (b *buckets) ifNoneMatchHolds(ctx context.Context) error {
 		return err
 	}
 	if result == won {
-		return refuse("a put with If-None-Match: * replaced an object that exists: the header is ignored")
+		return refusef("a put with If-None-Match: * replaced an object that exists: the header is ignored")
 	}
 	return b.unchanged(ctx, name, "first")
 }
@@ -163,7 +163,7 @@ func (b *buckets) ifMatchHolds(ctx context.Context) error {
 		return err
 	}
 	if result == won {
-		return refuse("a put with the ETag of an older version replaced the object: If-Match is ignored")
+		return refusef("a put with the ETag of an older version replaced the object: If-Match is ignored")
 	}
 	return b.unchanged(ctx, name, "second")
 }
@@ -174,7 +174,7 @@ func (b *buckets) unchanged(ctx context.Context, name, want string) error {
 		return fmt.Errorf("read it back: %w", err)
 	}
 	if value != want {
-		return refuse("a put that failed its condition changed the object all the same")
+		return refusef("a put that failed its condition changed the object all the same")
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type resource struct {
 	attributes map[string]string // what Fn::GetAtt gives
 }
 
-func (e *evaluator) fail(n *yaml.Node, format string, args ...any) {
+func (e *evaluator) failf(n *yaml.Node, format string, args ...any) {
 	if len(e.problems) == maxProblems {
 		e.more++
 		return
@@ -63,7 +63,7 @@ func (e *evaluator) scalar(n *yaml.Node, path string) (any, bool) {
 	case "!!bool", "!!int", "!!float":
 		var v any
 		if err := n.Decode(&v); err != nil {
-			e.fail(n, "%s: %q is not a %s", path, n.Value, strings.TrimPrefix(n.Tag, "!!"))
+			e.failf(n, "%s: %q is not a %s", path, n.Value, strings.TrimPrefix(n.Tag, "!!"))
 			return nil, false
 		}
 		if i, is := v.(int); is {
@@ -71,7 +71,7 @@ func (e *evaluator) scalar(n *yaml.Node, path string) (any, bool) {
 		}
 		return v, true
 	default:
-		e.fail(n, "%s: the tag %s is not understood", path, n.Tag)
+		e.failf(n, "%s: the tag %s is not understood", path, n.Tag)
 		return nil, false
 	}
 }
@@ -85,7 +85,7 @@ func (e *evaluator) sequence(n *yaml.Node, path string) (any, bool) {
 	return list, good
 }
 
-func (e *evaluator) mapping(n *yaml.Node, path string) (any, bool) {
+func (e *evaluator) mapping(n *yaml.Node, path string) (map[string]any, bool) {
 	m, good := make(map[string]any, len(n.Content)/2), true
 	for i := 0; i < len(n.Content); i += 2 {
 		key := n.Content[i].Value
@@ -118,7 +118,7 @@ func (e *evaluator) call(n *yaml.Node, name string, arg *yaml.Node, path string)
 	switch name {
 	case "Ref":
 		if arg.Kind != yaml.ScalarNode {
-			e.fail(n, "%s: Ref takes one name", path)
+			e.failf(n, "%s: Ref takes one name", path)
 			return nil, false
 		}
 		return e.ref(n, arg.Value, path)
@@ -127,7 +127,7 @@ func (e *evaluator) call(n *yaml.Node, name string, arg *yaml.Node, path string)
 	case "Fn::Sub":
 		return e.sub(n, arg, path)
 	default:
-		e.fail(n, "%s: %s is not understood", path, name)
+		e.failf(n, "%s: %s is not understood", path, name)
 		return nil, false
 	}
 }
@@ -142,7 +142,7 @@ func (e *evaluator) ref(n *yaml.Node, name, path string) (any, bool) {
 	if r, ok := e.resources[name]; ok && r.ref != "" {
 		return r.ref, true
 	}
-	e.fail(n, "%s: Ref %s: there is no parameter or resource of that name that can be referred to", path, name)
+	e.failf(n, "%s: Ref %s: there is no parameter or resource of that name that can be referred to", path, name)
 	return nil, false
 }
 
@@ -155,7 +155,7 @@ func (e *evaluator) getAtt(n, arg *yaml.Node, path string) (any, bool) {
 		id, attr = arg.Content[0].Value, arg.Content[1].Value
 	}
 	if id == "" || attr == "" {
-		e.fail(n, "%s: Fn::GetAtt takes a resource and an attribute", path)
+		e.failf(n, "%s: Fn::GetAtt takes a resource and an attribute", path)
 		return nil, false
 	}
 	return e.attribute(n, id, attr, path)
@@ -164,12 +164,12 @@ func (e *evaluator) getAtt(n, arg *yaml.Node, path string) (any, bool) {
 func (e *evaluator) attribute(n *yaml.Node, id, attr, path string) (any, bool) {
 	r, ok := e.resources[id]
 	if !ok {
-		e.fail(n, "%s: Fn::GetAtt %s.%s: there is no resource %s", path, id, attr, id)
+		e.failf(n, "%s: Fn::GetAtt %s.%s: there is no resource %s", path, id, attr, id)
 		return nil, false
 	}
 	v, ok := r.attributes[attr]
 	if !ok {
-		e.fail(n, "%s: Fn::GetAtt %s.%s: the attribute %s is not understood", path, id, attr, attr)
+		e.failf(n, "%s: Fn::GetAtt %s.%s: the attribute %s is not understood", path, id, attr, attr)
 		return nil, false
 	}
 	return v, true
@@ -203,14 +203,11 @@ func (e *evaluator) subArguments(n, arg *yaml.Node, path string) (text string, o
 	}
 	if arg.Kind != yaml.SequenceNode || len(arg.Content) != 2 ||
 		arg.Content[0].Kind != yaml.ScalarNode || arg.Content[1].Kind != yaml.MappingNode {
-		e.fail(n, "%s: Fn::Sub takes a text, or a list of a text and its variables", path)
+		e.failf(n, "%s: Fn::Sub takes a text, or a list of a text and its variables", path)
 		return "", nil, false
 	}
-	vars, ok := e.mapping(arg.Content[1], path)
-	if !ok {
-		return "", nil, false
-	}
-	return arg.Content[0].Value, vars.(map[string]any), true
+	own, ok = e.mapping(arg.Content[1], path)
+	return arg.Content[0].Value, own, ok
 }
 
 func (e *evaluator) subValue(n *yaml.Node, name string, own map[string]any, path string) (string, bool) {
@@ -228,7 +225,7 @@ func (e *evaluator) subValue(n *yaml.Node, name string, own map[string]any, path
 	}
 	s, ok := asText(v)
 	if !ok {
-		e.fail(n, "%s: Fn::Sub: ${%s} is not a text", path, name)
+		e.failf(n, "%s: Fn::Sub: ${%s} is not a text", path, name)
 	}
 	return s, ok
 }

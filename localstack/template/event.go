@@ -71,7 +71,7 @@ func (e *evaluator) route(f *Function, o *object) Route {
 		r.Method = o.oneOf("Method", methods...)
 		r.Path = o.needText("Path")
 		if r.Path != "" && !literalPath.MatchString(r.Path) {
-			e.fail(o.get("Path"), "%s: path variables are not understood by the local runner: %q", o.child("Path"), r.Path)
+			e.failf(o.get("Path"), "%s: path variables are not understood by the local runner: %q", o.child("Path"), r.Path)
 		}
 	}
 	o.done()
@@ -88,7 +88,7 @@ func (e *evaluator) checkAPI(o *object) {
 		}
 	}
 	if id != "" {
-		e.fail(o.get("ApiId"), "%s must be a Ref to an AWS::Serverless::HttpApi of the template", o.child("ApiId"))
+		e.failf(o.get("ApiId"), "%s must be a Ref to an AWS::Serverless::HttpApi of the template", o.child("ApiId"))
 	}
 }
 
@@ -98,7 +98,7 @@ func (e *evaluator) checkRoutes(t *Template, section *object) {
 	owner := map[string]string{}
 	for _, r := range t.Routes() {
 		if other, taken := owner[r.Key()]; taken {
-			e.fail(section.node, "%s: both %s and %s declare the route %s", section.path, other, r.LogicalID, r.Key())
+			e.failf(section.node, "%s: both %s and %s declare the route %s", section.path, other, r.LogicalID, r.Key())
 		}
 		owner[r.Key()] = r.LogicalID
 	}
@@ -108,7 +108,7 @@ func (e *evaluator) httpAPI(d declaration) {
 	o := d.properties
 	for id, r := range e.resources {
 		if r.kind == d.kind && id != d.id {
-			e.fail(d.body.node, "%s: the local runner serves one AWS::Serverless::HttpApi, and %s is another", d.body.path, id)
+			e.failf(d.body.node, "%s: the local runner serves one AWS::Serverless::HttpApi, and %s is another", d.body.path, id)
 		}
 	}
 	o.ignore(ignoredOfHTTPAPI...)
@@ -132,13 +132,13 @@ func (e *evaluator) schedule(f *Function, name string, o *object, local time.Dur
 	expression := o.needText("ScheduleExpression")
 	match := rate.FindStringSubmatch(expression)
 	if match == nil {
-		e.fail(o.node, "%s: %q is not understood; it must be rate(N minutes), hours or days",
+		e.failf(o.node, "%s: %q is not understood; it must be rate(N minutes), hours or days",
 			o.child("ScheduleExpression"), expression)
 	} else {
 		s.Every = period(match[1], match[2])
 	}
 	if local == 0 {
-		e.fail(o.node, "%s: the function's Metadata.Drawbridge.LocalPeriod must state the period on a laptop", o.path)
+		e.failf(o.node, "%s: the function's Metadata.Drawbridge.LocalPeriod must state the period on a laptop", o.path)
 	}
 	o.ignore(ignoredOfSchedule...)
 	o.done()

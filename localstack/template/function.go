@@ -42,7 +42,7 @@ func (e *evaluator) function(d declaration) Function {
 	o.oneOf("Runtime", "provided.al2023")
 	for i, n := range o.list("Architectures") {
 		if a := e.text(n, o.child("Architectures")); i > 0 || a != "arm64" {
-			e.fail(n, "%s must be [arm64]", o.child("Architectures"))
+			e.failf(n, "%s must be [arm64]", o.child("Architectures"))
 		}
 	}
 	for i, n := range o.list("Policies") {
@@ -52,7 +52,7 @@ func (e *evaluator) function(d declaration) Function {
 	f.Scope = scope
 	e.readEvents(&f, o.object("Events"), local)
 	if len(f.Routes) > 0 && f.Scope == "" {
-		e.fail(d.body.node, "%s has a route: Metadata.Drawbridge.Scope must state the scope it needs", d.body.path)
+		e.failf(d.body.node, "%s has a route: Metadata.Drawbridge.Scope must state the scope it needs", d.body.path)
 	}
 	o.ignore(ignoredOfFunction...)
 	o.done()
@@ -81,7 +81,7 @@ func (e *evaluator) functionMetadata(o *object) (scope string, local time.Durati
 	if n := own.get("LocalPeriod"); n != nil {
 		d, err := time.ParseDuration(own.text("LocalPeriod"))
 		if err != nil || d <= 0 {
-			e.fail(n, "%s must be a duration such as 10s", own.child("LocalPeriod"))
+			e.failf(n, "%s must be a duration such as 10s", own.child("LocalPeriod"))
 		}
 		local = d
 	}
@@ -92,12 +92,12 @@ func (e *evaluator) functionMetadata(o *object) (scope string, local time.Durati
 
 func (e *evaluator) policy(n *yaml.Node, path string) []Statement {
 	if n.Kind == yaml.ScalarNode {
-		e.fail(n, "%s: managed policies are not understood; a function states its own actions", path)
+		e.failf(n, "%s: managed policies are not understood; a function states its own actions", path)
 		return nil
 	}
 	o := e.object(n, path)
 	if o.get("Statement") == nil {
-		e.fail(n, "%s: policy templates are not understood; a function states its own actions", path)
+		e.failf(n, "%s: policy templates are not understood; a function states its own actions", path)
 		return nil
 	}
 	o.oneOf("Version", "2012-10-17")

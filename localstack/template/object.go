@@ -21,11 +21,11 @@ type object struct {
 // object opens a mapping; anything else is noted as a problem and reads as empty.
 func (e *evaluator) object(n *yaml.Node, path string) *object {
 	if name, _ := intrinsic(n); name != "" {
-		e.fail(n, "%s: %s is not understood here: the local runner needs the mapping itself", path, name)
+		e.failf(n, "%s: %s is not understood here: the local runner needs the mapping itself", path, name)
 		n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
 	}
 	if n.Kind != yaml.MappingNode {
-		e.fail(n, "%s must be a mapping", path)
+		e.failf(n, "%s must be a mapping", path)
 		n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
 	}
 	return &object{e: e, path: path, node: n}
@@ -53,7 +53,7 @@ func (o *object) get(key string) *yaml.Node {
 func (o *object) need(key string) *yaml.Node {
 	n := o.get(key)
 	if n == nil {
-		o.e.fail(o.node, "%s is missing", o.child(key))
+		o.e.failf(o.node, "%s is missing", o.child(key))
 	}
 	return n
 }
@@ -74,7 +74,7 @@ func (o *object) needText(key string) string {
 	before := o.e.count()
 	s := o.e.text(n, o.child(key))
 	if s == "" && o.e.count() == before {
-		o.e.fail(n, "%s must not be empty", o.child(key))
+		o.e.failf(n, "%s must not be empty", o.child(key))
 	}
 	return s
 }
@@ -86,7 +86,7 @@ func (e *evaluator) text(n *yaml.Node, path string) string {
 	}
 	s, ok := asText(v)
 	if !ok {
-		e.fail(n, "%s must be a text", path)
+		e.failf(n, "%s must be a text", path)
 	}
 	return s
 }
@@ -95,7 +95,7 @@ func (e *evaluator) text(n *yaml.Node, path string) string {
 func (o *object) oneOf(key string, words ...string) string {
 	s := o.needText(key)
 	if s != "" && !slices.Contains(words, s) {
-		o.e.fail(o.get(key), "%s: %q is not understood; it must be %s", o.child(key), s, strings.Join(words, " or "))
+		o.e.failf(o.get(key), "%s: %q is not understood; it must be %s", o.child(key), s, strings.Join(words, " or "))
 	}
 	return s
 }
@@ -108,7 +108,7 @@ func (o *object) integer(key string, def, least, most int) int {
 	}
 	i, err := strconv.Atoi(o.e.text(n, o.child(key)))
 	if err != nil || i < least || i > most {
-		o.e.fail(n, "%s must be a whole number from %d to %d", o.child(key), least, most)
+		o.e.failf(n, "%s must be a whole number from %d to %d", o.child(key), least, most)
 		return def
 	}
 	return i
@@ -129,7 +129,7 @@ func (o *object) list(key string) []*yaml.Node {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode || n.Tag != "!!seq" {
-		o.e.fail(n, "%s must be a list", o.child(key))
+		o.e.failf(n, "%s must be a list", o.child(key))
 		return nil
 	}
 	return n.Content
@@ -150,7 +150,7 @@ func (o *object) ignore(keys ...string) { o.known = append(o.known, keys...) }
 func (o *object) done() {
 	for i := 0; i < len(o.node.Content); i += 2 {
 		if k := o.node.Content[i]; !slices.Contains(o.known, k.Value) {
-			o.e.fail(k, "%s is not understood by the local runner", o.child(k.Value))
+			o.e.failf(k, "%s is not understood by the local runner", o.child(k.Value))
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (e *evaluator) readParameters(section *object) {
 	})
 	for _, name := range slices.Sorted(maps.Keys(e.stack.Parameters)) {
 		if !slices.Contains(section.known, name) {
-			e.fail(section.node, "there is no parameter %s to override", name)
+			e.failf(section.node, "there is no parameter %s to override", name)
 		}
 	}
 }
@@ -31,7 +31,7 @@ func (e *evaluator) parameter(name string, o *object) (any, bool) {
 		value, given = e.text(def, o.child("Default")), true
 	}
 	if !given {
-		e.fail(o.node, "%s has no default and no value was given", o.path)
+		e.failf(o.node, "%s has no default and no value was given", o.path)
 	}
 	if given {
 		o.checkAllowed(value)
@@ -51,7 +51,7 @@ func (o *object) checkAllowed(value string) {
 	}
 	same := func(n *yaml.Node) bool { return o.e.text(n, o.child("AllowedValues")) == value }
 	if !slices.ContainsFunc(allowed, same) {
-		o.e.fail(o.node, "%s: %q is not one of the allowed values", o.path, value)
+		o.e.failf(o.node, "%s: %q is not one of the allowed values", o.path, value)
 	}
 }
 
@@ -63,11 +63,11 @@ func (o *object) checkPattern(value string) {
 	// CloudFormation matches the whole value.
 	re, err := regexp.Compile(`\A(?:` + o.e.text(n, o.child("AllowedPattern")) + `)\z`)
 	if err != nil {
-		o.e.fail(n, "%s is not understood: %v", o.child("AllowedPattern"), err)
+		o.e.failf(n, "%s is not understood: %v", o.child("AllowedPattern"), err)
 		return
 	}
 	if !re.MatchString(value) {
-		o.e.fail(o.node, "%s: %q does not match the allowed pattern", o.path, value)
+		o.e.failf(o.node, "%s: %q does not match the allowed pattern", o.path, value)
 	}
 }
 
@@ -79,7 +79,7 @@ func (o *object) checkBounds(kind, value string) {
 	}
 	f, err := strconv.ParseFloat(value, 64)
 	if err != nil {
-		o.e.fail(o.node, "%s: %q is not a number", o.path, value)
+		o.e.failf(o.node, "%s: %q is not a number", o.path, value)
 		return
 	}
 	o.checkBound("MinValue", f, false)
@@ -93,10 +93,10 @@ func (o *object) checkBound(key string, measured float64, upper bool) {
 	}
 	bound, err := strconv.ParseFloat(o.e.text(n, o.child(key)), 64)
 	if err != nil {
-		o.e.fail(n, "%s must be a number", o.child(key))
+		o.e.failf(n, "%s must be a number", o.child(key))
 		return
 	}
 	if upper && measured > bound || !upper && measured < bound {
-		o.e.fail(o.node, "%s: the value breaks %s %s", o.path, key, fmt.Sprint(bound))
+		o.e.failf(o.node, "%s: the value breaks %s %s", o.path, key, fmt.Sprint(bound))
 	}
 }

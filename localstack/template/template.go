@@ -196,6 +196,6 @@ func (e *evaluator) readResource(t *Template, d declaration) {
 	case d.kind == "AWS::Serverless::HttpApi":
 		e.httpAPI(d)
 	case d.kind != "" && !slices.Contains(ignoredTypes, d.kind):
-		e.fail(d.body.node, "%s: the resource type %s is not understood by the local runner", d.body.path, d.kind)
+		e.failf(d.body.node, "%s: the resource type %s is not understood by the local runner", d.body.path, d.kind)
 	}
 }
