@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,18 +74,38 @@ type scan struct {
 	claim  core.ArchiveClaim
 	litter litter
 
+	waiting  []candidate // listed and not yet tried, in order
+	frontier string      // the place up to which candidates are listed
+	last     marker      // the last of them
+	listed   int
+	all      bool // there are none beyond
+
 	mu    sync.Mutex
 	taken []taken
 }
 
-type taken struct {
-	m   marker
-	job core.ArchiveJob
+// A candidate is a marker whose moment has come. place orders it among the
+// others: it is that of the marker, until the job tells that it became
+// claimable later, because the lease was renewed.
+type candidate struct {
+	marker
+	place string
 }
 
-// jobs are what the scan got, in the order of the candidates.
+// placeOf is the order of claims: by when a job became claimable, then by when
+// it was enqueued, then by id.
+func placeOf(at, enqueued core.Instant, id string) string {
+	return join(timeKey(at), timeKey(enqueued), id)
+}
+
+type taken struct {
+	place string
+	job   core.ArchiveJob
+}
+
+// jobs are what the scan got, in order.
 func (s *scan) jobs() []core.ArchiveJob {
-	slices.SortFunc(s.taken, func(a, b taken) int { return cmp.Compare(a.m.key, b.m.key) })
+	slices.SortFunc(s.taken, func(a, b taken) int { return cmp.Compare(a.place, b.place) })
 	jobs := make([]core.ArchiveJob, len(s.taken))
 	for i, t := range s.taken {
 		jobs[i] = t.job
@@ -96,82 +117,94 @@ func (s *scan) jobs() []core.ArchiveJob {
 // wants, or has seen them all, or as many as a claim may look at: then it says
 // where it stopped.
 func (s *scan) run(ctx context.Context, after string) (scannedTo string, err error) {
-	looked := 0
-	for more := true; more && len(s.taken) < s.claim.Max; {
-		if looked >= core.MaxArchiveCandidates {
-			return after[len(duePrefix):], nil
+	for len(s.taken) < s.claim.Max {
+		if n := s.within(); n > 0 {
+			if err := s.take(ctx, n); err != nil {
+				return "", err
+			}
+			continue
 		}
-		var keys []string
-		if keys, more, err = s.queue.page(ctx, duePrefix, after, s.pageLimit(looked)); err != nil {
-			return "", err
-		}
-		if len(keys) == 0 {
+		if s.all {
 			return "", nil
 		}
-		after = keys[len(keys)-1]
-		looked += len(keys)
-		candidates, later := s.candidates(keys)
-		if err := s.take(ctx, candidates); err != nil {
+		if s.listed >= core.MaxArchiveCandidates {
+			return strings.TrimPrefix(s.last.key, duePrefix), nil
+		}
+		if after, err = s.list(ctx, after); err != nil {
 			return "", err
 		}
-		more = more && !later
 	}
 	return "", nil
 }
 
-func (s *scan) pageLimit(looked int) int {
-	if looked == 0 && !s.claim.Filtered() {
-		return claimPage
+// within counts the candidates before which no other can still be listed.
+func (s *scan) within() int {
+	if s.all || s.listed >= core.MaxArchiveCandidates {
+		return len(s.waiting)
 	}
-	return min(pageSize, core.MaxArchiveCandidates-looked)
+	n, _ := slices.BinarySearchFunc(s.waiting, s.frontier, func(c candidate, frontier string) int {
+		if c.place <= frontier {
+			return -1
+		}
+		return 1
+	})
+	return n
 }
 
-// candidates are the markers whose moment has come and that the claim does not
-// exclude; later tells that the keys reach beyond now.
-func (s *scan) candidates(keys []string) (candidates []marker, later bool) {
+// list finds further candidates and returns the key to go on after.
+func (s *scan) list(ctx context.Context, after string) (string, error) {
+	limit := min(pageSize, core.MaxArchiveCandidates-s.listed)
+	if s.listed == 0 && !s.claim.Filtered() {
+		limit = claimPage
+	}
+	keys, more, err := s.queue.page(ctx, duePrefix, after, limit)
+	if err != nil {
+		return after, err
+	}
 	due, later := dueMarks(keys, s.queue.now())
-	return slices.DeleteFunc(due, func(m marker) bool {
-		return slices.Contains(s.claim.Exclude, m.id)
-	}), later
+	s.listed += len(keys)
+	s.all = later || !more
+	for _, m := range due {
+		s.last, s.frontier = m, placeOf(m.at, m.enqueued, m.id)
+		if !slices.Contains(s.claim.Exclude, m.id) {
+			s.wait(candidate{m, s.frontier})
+		}
+	}
+	if len(keys) > 0 {
+		after = keys[len(keys)-1]
+	}
+	return after, nil
 }
 
-// take tries the candidates in order, as many at once as the claim still
+// wait puts a candidate at its place.
+func (s *scan) wait(c candidate) {
+	at, _ := slices.BinarySearchFunc(s.waiting, c, func(a, b candidate) int { return cmp.Compare(a.place, b.place) })
+	s.waiting = slices.Insert(s.waiting, at, c)
+}
+
+// take tries the first of n candidates: as many at once as the claim still
 // wants, or as it may read at once where a filter will pass over most.
-func (s *scan) take(ctx context.Context, candidates []marker) error {
-	for len(candidates) > 0 && len(s.taken) < s.claim.Max {
-		n := min(len(candidates), s.claim.Max-len(s.taken))
-		if s.claim.Filtered() {
-			n = min(len(candidates), width)
-		}
-		candidates = s.spread(candidates, n)
-		if err := s.takeChunk(ctx, candidates[:n]); err != nil {
-			return err
-		}
-		candidates = candidates[n:]
+func (s *scan) take(ctx context.Context, n int) error {
+	size := min(n, s.claim.Max-len(s.taken))
+	if s.claim.Filtered() {
+		size = min(n, width)
 	}
-	return nil
-}
+	from := s.start(n - size)
+	chunk := slices.Clone(s.waiting[from : from+size])
+	s.waiting = slices.Delete(s.waiting, from, from+size)
 
-// spread moves n candidates from a place by chance to the front while claims
-// collide.
-func (s *scan) spread(candidates []marker, n int) []marker {
-	room := min(crowdWindow, len(candidates)-n)
-	if room <= 0 || !s.queue.crowd.about(s.queue.now()) {
-		return candidates
+	found := make([]*record, size)
+	errs := make([]error, size)
+	each(size, func(i int) { found[i], errs[i] = s.look(ctx, chunk[i].marker) })
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	at := int(s.queue.random() * float64(room+1))
-	return slices.Concat(candidates[at:at+n], candidates[:at], candidates[at+n:])
-}
-
-// takeChunk reads the candidates at once and claims the first of those that the
-// claim wants.
-func (s *scan) takeChunk(ctx context.Context, chunk []marker) error {
-	found := make([]*record, len(chunk))
-	errs := make([]error, len(chunk))
-	each(len(chunk), func(i int) { found[i], errs[i] = s.look(ctx, chunk[i]) })
 	var wanted []int
 	for i, r := range found {
-		if r != nil && len(wanted) < s.claim.Max-len(s.taken) {
+		switch {
+		case r == nil:
+		case s.deferred(chunk[i], *r):
+		case len(wanted) < s.claim.Max-len(s.taken):
 			wanted = append(wanted, i)
 		}
 	}
@@ -180,6 +213,27 @@ func (s *scan) takeChunk(ctx context.Context, chunk []marker) error {
 		errs[i] = s.lease(ctx, chunk[i], *found[i])
 	})
 	return errors.Join(errs...)
+}
+
+// start chooses where to begin among the candidates: with the first, or at a
+// place by chance while claims collide.
+func (s *scan) start(room int) int {
+	if room <= 0 || !s.queue.crowd.about(s.queue.now()) {
+		return 0
+	}
+	return int(s.queue.random() * float64(min(crowdWindow, room)+1))
+}
+
+// deferred puts a candidate back whose job became claimable later than its
+// marker says, so that others get their turn before it.
+func (s *scan) deferred(c candidate, r record) bool {
+	at, _ := r.job.ClaimableAt()
+	place := placeOf(at, r.job.EnqueuedAt, r.job.ID)
+	if place <= c.place {
+		return false
+	}
+	s.wait(candidate{c.marker, place})
+	return true
 }
 
 // look reads a candidate; nil when the claim does not want it.
@@ -203,7 +257,7 @@ func (s *scan) look(ctx context.Context, m marker) (*record, error) {
 
 // lease claims a job that was just read, unless another claim is faster: then
 // that job is not to be had, and there are other candidates.
-func (s *scan) lease(ctx context.Context, m marker, r record) error {
+func (s *scan) lease(ctx context.Context, c candidate, r record) error {
 	q := s.queue
 	next, err := q.update(ctx, r, &s.litter, func(r record, now core.Instant) (change, error) {
 		if !r.job.Claimable(now, q.settings) || !s.claim.Wants(r.job) {
@@ -220,9 +274,9 @@ func (s *scan) lease(ctx context.Context, m marker, r record) error {
 	if err != nil {
 		return err
 	}
-	s.litter.add(m.key) // the job has moved on from whatever it announced
+	s.litter.add(c.key) // the job has moved on from whatever it announced
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.taken = append(s.taken, taken{m, next.job})
+	s.taken = append(s.taken, taken{c.place, next.job})
 	return nil
 }

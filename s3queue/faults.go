@@ -66,15 +66,16 @@ func isUnsupported(err error) bool {
 	return errors.As(err, &answer) && answer.ErrorCode() == "NotImplemented"
 }
 
-// patience bounds how long an operation tries against others on one job.
+// patience bounds how long an operation tries against others on one job, from
+// the first collision: a process that stood still before it has not waited.
 type patience struct {
 	queue  *Queue
 	began  time.Time
-	waited time.Duration
+	waited time.Duration // in pauses: a bound even where the clock stands still
 	tries  int
 }
 
-func (q *Queue) patience() *patience { return &patience{queue: q, began: q.clock.Now()} }
+func (q *Queue) patience() *patience { return &patience{queue: q} }
 
 const (
 	firstPause = 10 * time.Millisecond
@@ -86,6 +87,9 @@ const (
 // when the wait is used up.
 func (p *patience) pause(ctx context.Context) error {
 	limit := p.queue.settings.ContentionWait
+	if p.tries == 0 {
+		p.began = p.queue.clock.Now()
+	}
 	if p.waited >= limit || p.queue.clock.Now().Sub(p.began) >= limit {
 		e := core.Refuse(core.CodeQueueContention, "others kept changing the job; nothing was done")
 		e.RetryAfter = throttledFor
