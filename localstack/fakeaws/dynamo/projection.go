@@ -71,7 +71,7 @@ func (s *selection) of(attributes []attribute) []attribute {
 		if !exists {
 			continue
 		}
-		if part, any := f.below.part(v); any {
+		if part, found := f.below.part(v); found {
 			kept = append(kept, attribute{name: f.name, value: part})
 		}
 	}
@@ -93,7 +93,7 @@ func (s *selection) part(v value) (value, bool) {
 			if e.index >= len(v.list()) {
 				break
 			}
-			if part, any := e.below.part(v.list()[e.index]); any {
+			if part, found := e.below.part(v.list()[e.index]); found {
 				kept = append(kept, part)
 			}
 		}

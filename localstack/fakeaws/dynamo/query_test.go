@@ -177,12 +177,12 @@ func TestFiltersCountWhatTheyScanned(t *testing.T) {
 	got := f.do("Query", `{"TableName": "main", "Limit": 10, "KeyConditionExpression": "pk = :q", "FilterExpression": "v < :three"`+queryPlaceholders(":q :three")+`}`)
 	sameJSON(t, "counts", []any{got["Count"], got["ScannedCount"]}, `[3, 10]`)
 	got = f.do("Query", `{"TableName": "main", "Select": "COUNT", "KeyConditionExpression": "pk = :q"`+queryPlaceholders(":q")+`}`)
-	if _, any := got["Items"]; any {
+	if _, found := got["Items"]; found {
 		t.Error("COUNT returned items")
 	}
 	sameJSON(t, "counts", []any{got["Count"], got["ScannedCount"]}, `[20, 20]`)
 	got = f.do("Query", `{"TableName": "main", "Limit": 20, "KeyConditionExpression": "pk = :q"`+queryPlaceholders(":q")+`}`)
-	if _, any := got["LastEvaluatedKey"]; !any {
+	if _, found := got["LastEvaluatedKey"]; !found {
 		t.Error("a page that just reaches the limit has no LastEvaluatedKey, as AWS's has")
 	}
 }

@@ -170,8 +170,8 @@ func (e *Engine) transactWriteItems(body []byte) (answer, error) {
 	if err := e.prepareTransaction(tx); err != nil {
 		return answer{}, err
 	}
-	print := tx.fingerprint()
-	result, err := e.executeTransaction(tx, print)
+	mark := tx.fingerprint()
+	result, err := e.executeTransaction(tx, mark)
 	if err != nil {
 		return result, err
 	}
@@ -192,13 +192,13 @@ func (k unitKind) member() string {
 	return "WriteCapacityUnits"
 }
 
-func (e *Engine) executeTransaction(tx *transaction, print fingerprint) (answer, error) {
+func (e *Engine) executeTransaction(tx *transaction, mark fingerprint) (answer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.clock()
 	if tx.token.set {
 		if known, ok := e.tokens.find(tx.token.value, now); ok {
-			if known != print {
+			if known != mark {
 				return answer{}, newError(codeTokenMismatch, "The request uses the same client token as a previous, but non-identical request")
 			}
 			return e.replay(tx)
@@ -209,14 +209,14 @@ func (e *Engine) executeTransaction(tx *transaction, print fingerprint) (answer,
 		return answer{}, err
 	}
 	result := answer{units: unitsWritten}
-	if err := tx.evaluate(changes); err != nil {
+	if err := tx.complete(changes); err != nil {
 		tx.bill(changes, &result.usages, true)
 		return result, err
 	}
 	tx.bill(changes, &result.usages, false)
 	var extra []engine.Write
 	if tx.token.set {
-		extra = e.tokens.add(tx.token.value, print, now)
+		extra = e.tokens.add(tx.token.value, mark, now)
 	}
 	result.ticket = e.commit(changes, &result.usages, extra...)
 	return result, nil
@@ -252,13 +252,13 @@ func (e *Engine) locateAll(tx *transaction) ([]change, error) {
 	return changes, nil
 }
 
-// evaluate completes the changes; every action is looked at, so that every
+// complete works the changes out; every action is looked at, so that every
 // failed condition is reported.
-func (tx *transaction) evaluate(changes []change) error {
+func (tx *transaction) complete(changes []change) error {
 	reasons := noReasons(len(changes))
 	failed := false
 	for i, w := range tx.writes {
-		c, err := w.evaluate(changes[i].table)
+		c, err := w.complete(changes[i])
 		changes[i] = c
 		if err == nil {
 			continue

@@ -169,8 +169,8 @@ func (b *bound) evaluate(a action, before *item) (edit, bool, error) {
 	case existing.kind != operand.kind:
 		return edit{}, false, errOperandType()
 	case a.verb == verbDelete:
-		rest, any := existing.without(operand)
-		return edit{path: a.path, value: rest, remove: !any}, true, nil
+		rest, left := existing.without(operand)
+		return edit{path: a.path, value: rest, remove: !left}, true, nil
 	case operand.kind == kindNumber:
 		sum, err := addNumbers(existing.text, operand.text, false)
 		return edit{path: a.path, value: numberValue(sum)}, true, err

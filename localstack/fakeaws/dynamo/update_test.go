@@ -146,9 +146,9 @@ func TestUpdatesReturnWhatIsAskedFor(t *testing.T) {
 		if c.before != "" {
 			f.put("u", "1", c.before)
 		}
-		got, any := f.do("UpdateItem", f.update("1", c.expression, `, "ReturnValues": "`+c.returns+`"`))["Attributes"]
+		got, found := f.do("UpdateItem", f.update("1", c.expression, `, "ReturnValues": "`+c.returns+`"`))["Attributes"]
 		switch {
-		case c.want == "" && any:
+		case c.want == "" && found:
 			t.Errorf("%s %s returned %v", c.expression, c.returns, got)
 		case c.want != "":
 			sameJSON(t, c.expression+" "+c.returns, got, c.want)

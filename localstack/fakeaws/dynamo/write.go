@@ -191,19 +191,25 @@ func (w *writeRequest) evaluate(t *table) (change, error) {
 	if err != nil {
 		return c, err
 	}
+	return w.complete(c)
+}
+
+// complete checks the condition on a located row and works out what comes after.
+func (w *writeRequest) complete(c change) (change, error) {
 	if w.boundCondition != nil && !w.boundCondition.holds(w.boundCondition.root, c.before) {
 		if w.onFailure.value == "ALL_OLD" {
 			return c, conditionFailed(c.before)
 		}
 		return c, conditionFailed(nil)
 	}
+	var err error
 	switch w.kind {
 	case writePut:
 		c.after = w.item
 	case writeCheck:
 		c.after = c.before
 	case writeUpdate:
-		c.after, err = w.updated(t, c.before)
+		c.after, err = w.updated(c.table, c.before)
 	}
 	return c, err
 }

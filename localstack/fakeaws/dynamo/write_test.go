@@ -22,7 +22,7 @@ func TestItemsComeBackAsTheyWerePut(t *testing.T) {
 	if f.get("p", "1") != nil {
 		t.Error("the deleted item is still there")
 	}
-	if _, any := f.do("DeleteItem", `{"TableName": "main", "Key": `+mainItem("p", "1", "")+`, "ReturnValues": "ALL_OLD"}`)["Attributes"]; any {
+	if _, found := f.do("DeleteItem", `{"TableName": "main", "Key": `+mainItem("p", "1", "")+`, "ReturnValues": "ALL_OLD"}`)["Attributes"]; found {
 		t.Error("deleting nothing returned attributes")
 	}
 }
@@ -177,12 +177,12 @@ func TestAFailedConditionTellsTheItemThatFailedIt(t *testing.T) {
 		sameJSON(t, op, decode(t, response.Body)["Item"], mainItem("p", "1", `"v": {"S": "one"}`))
 		for _, rest := range []string{`}`, `, "ReturnValuesOnConditionCheckFailure": "NONE"}`} {
 			response = f.refuse(op, fmt.Sprintf(body, "1")+rest, codeConditionFailed, "")
-			if _, any := decode(t, response.Body)["Item"]; any {
+			if _, found := decode(t, response.Body)["Item"]; found {
 				t.Errorf("%s returned an item unasked", op)
 			}
 		}
 		response = f.refuse(op, fmt.Sprintf(body, "absent")+`, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}`, codeConditionFailed, "")
-		if _, any := decode(t, response.Body)["Item"]; any {
+		if _, found := decode(t, response.Body)["Item"]; found {
 			t.Errorf("%s returned an item that is not there", op)
 		}
 	}
@@ -207,7 +207,7 @@ func TestGetItemProjects(t *testing.T) {
 		got := f.do("GetItem", `{"TableName": "main", "Key": `+mainItem("p", "1", "")+`, "ProjectionExpression": "`+expression+`"`+names+`}`)
 		sameJSON(t, expression, got["Item"], want)
 	}
-	if _, any := f.do("GetItem", `{"TableName": "main", "Key": `+mainItem("p", "absent", "")+`}`)["Item"]; any {
+	if _, found := f.do("GetItem", `{"TableName": "main", "Key": `+mainItem("p", "absent", "")+`}`)["Item"]; found {
 		t.Error("an absent item was returned")
 	}
 }
