@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Idempotency", testIdempotency},
 		{"Tokens", testTokens},
 		{"SweepHealth", testSweepHealth},
+		{"Model", testDifferential},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			topic.run(t, func(t *testing.T) *bench { return newBench(t, open(t)) })
