@@ -3,7 +3,6 @@ package dynamo
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // A kind is one of DynamoDB's data types.
@@ -159,12 +158,11 @@ func (v value) comparable(other value) bool {
 }
 
 // length is what the function size() gives; false where it has no meaning.
-// A string counts in characters, as AWS's documentation of size() does.
+// A string counts in UTF-8 bytes: AWS's guide says "length", its PartiQL guide says
+// "size in bytes", and dynalite, written against live DynamoDB, counts bytes.
 func (v value) length() (int, bool) {
 	switch {
-	case v.kind == kindString:
-		return utf8.RuneCountInString(v.text), true
-	case v.kind == kindBinary:
+	case v.kind == kindString || v.kind == kindBinary:
 		return len(v.text), true
 	case v.kind == kindMap:
 		return len(v.fields()), true
