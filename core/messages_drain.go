@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,11 @@ type DrainRequest struct {
 type Drained struct {
 	Messages   []Delivery // as this drain left them, in the order of draining
 	ServerTime Instant
+	// Unconfirmed are messages that this drain may have taken without knowing
+	// it: the store did not answer. They are not handed out, so that no message
+	// is twice; their trace tells what they are and whether they are still
+	// pending.
+	Unconfirmed []string
 }
 
 // The bounds of one drain.
@@ -48,7 +54,8 @@ const (
 // ends. With VisibilityMs it is handed out at least once: the lease lapses and
 // the next drain gets it. With neither, the drain changes nothing.
 //
-// Once it has taken a message it answers, whatever fails after that.
+// Once it has taken a message it answers, whatever fails after that, and names
+// the messages whose fate it does not know; so does the error when it has none.
 //
 // Errors: INVALID_ARGUMENT and those of the fences.
 func (h *Hub) Drain(ctx context.Context, r DrainRequest) (Drained, error) {
@@ -65,9 +72,20 @@ func (h *Hub) Drain(ctx context.Context, r DrainRequest) (Drained, error) {
 		stamp: h.stamp(started), max: int(min(max(r.Max, 0), MaxDrain)),
 	}
 	if err := d.run(ctx); err != nil && len(d.taken) == 0 {
-		return Drained{}, err
+		return Drained{}, d.naming(err)
 	}
-	return Drained{Messages: d.taken, ServerTime: d.now}, nil
+	return Drained{Messages: d.taken, ServerTime: d.now, Unconfirmed: d.unconfirmed}, nil
+}
+
+// naming lets an error name the messages that may have been taken.
+func (d *draining) naming(err error) error {
+	var known *Error
+	if len(d.unconfirmed) == 0 || !errors.As(err, &known) {
+		return err
+	}
+	named := *known
+	named.Details = map[string]any{"message_ids": d.unconfirmed}
+	return &named
 }
 
 func (r DrainRequest) validate() error {
@@ -112,6 +130,8 @@ type draining struct {
 	size    PayloadSize
 	expired []Delivery
 	spent   []Delivery // handed out as often as they may be
+
+	unconfirmed []string
 }
 
 func (d *draining) run(ctx context.Context) error {
@@ -318,7 +338,10 @@ func (d *draining) take(ctx context.Context, batch []Delivery) error {
 		size := batch[i].size()
 		d.size = PayloadSize{Answer: d.size.Answer - size.Answer, Framed: d.size.Framed - size.Framed}
 		d.full = false
-		if outcome.Err != nil && failed == nil {
+		if CodeOf(outcome.Err) == CodeOutcomeUnknown {
+			d.unconfirmed = append(d.unconfirmed, batch[i].ID)
+		}
+		if failed == nil {
 			failed = outcome.Err
 		}
 	}

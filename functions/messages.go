@@ -444,6 +444,7 @@ type contextResponse struct {
 	Messages     []messageView `json:"messages"`
 	Count        int           `json:"count"`
 	ServerTimeMs core.Instant  `json:"server_time_ms"`
+	Unconfirmed  []string      `json:"unconfirmed,omitempty" doc:"Messages that may have been taken, because the store did not answer, and are not handed out: look at their traces."`
 }
 
 func drain(ctx context.Context, c *call, r contextRequest) (contextResponse, error) {
@@ -454,7 +455,9 @@ func drain(ctx context.Context, c *call, r contextRequest) (contextResponse, err
 	if err != nil {
 		return contextResponse{}, staleActor(err)
 	}
-	answer := contextResponse{Messages: []messageView{}, Count: len(done.Messages), ServerTimeMs: done.ServerTime}
+	answer := contextResponse{
+		Messages: []messageView{}, Count: len(done.Messages), ServerTimeMs: done.ServerTime, Unconfirmed: done.Unconfirmed,
+	}
 	for _, m := range done.Messages {
 		answer.Messages = append(answer.Messages, liveView(m, done.ServerTime))
 	}
