@@ -460,3 +460,13 @@ type ArchiveQueue interface {
 	// after each import; it answers how many.
 	SettleBacklog(ctx context.Context) (int, error)
 }
+
+func (h *Hub) sweepArchive(ctx context.Context) (SweepReport, error) {
+	s, err := h.archive.Sweep(ctx)
+	return SweepReport{
+		Counts: map[string]int{"dead_lettered": s.DeadLettered, "moved": s.Moved, "cleaned": s.Cleaned,
+			"healed": s.Healed, "counted": s.Counted},
+		Lag:  s.Lag,
+		More: s.More,
+	}, err
+}

@@ -8,6 +8,7 @@ type Config struct {
 	Identity    IdentityStore
 	Idempotency IdempotencyStore
 	Messages    MessageStore
+	Archive     ArchiveQueue
 	Sweeps      SweepStore
 	Clock       Clock
 	IDs         IDs
@@ -20,6 +21,7 @@ type Hub struct {
 	identity    *identityCache
 	idempotency IdempotencyStore
 	messages    MessageStore
+	archive     ArchiveQueue
 	sweeps      SweepStore
 	clock       Clock
 	ids         IDs
@@ -32,11 +34,15 @@ func New(c Config) *Hub {
 		identity:    newIdentityCache(c.Identity, c.Clock, c.IDs),
 		idempotency: c.Idempotency,
 		messages:    c.Messages,
+		archive:     c.Archive,
 		sweeps:      c.Sweeps,
 		clock:       c.Clock,
 		ids:         c.IDs,
 	}
 }
+
+// ArchiveQueue returns the hub's archive queue.
+func (h *Hub) ArchiveQueue() ArchiveQueue { return h.archive }
 
 func (h *Hub) stamp(now time.Time) WriteStamp {
 	return WriteStamp{WriteID: h.ids.New(), Started: now}

@@ -25,6 +25,7 @@ import (
 	"drawbridge/ddb"
 	"drawbridge/localstack/fakeaws"
 	"drawbridge/localstack/template"
+	"drawbridge/s3queue"
 )
 
 // testClock is a clock that moves when told.
@@ -120,6 +121,9 @@ func (h *testHub) newApp() *App {
 	ids := core.NewIDs(h.clock, rand.Reader)
 	h.hub = core.New(core.Config{
 		Presence: h.store, Identity: h.store, Idempotency: h.store, Sweeps: h.store, Messages: h.store, Clock: h.clock, IDs: ids,
+		Archive: s3queue.New(s3queue.Config{
+			S3: bucketClient(h.aws.Config()), Bucket: "payloads", Settings: core.DefaultArchiveSettings(), Clock: h.clock, IDs: ids,
+		}),
 	})
 	app, err := New(Config{
 		Hub: h.hub, Tokens: h.store, Clock: h.clock, IDs: ids, Log: NewLog(h.log, "DEBUG"), Version: Version,

@@ -100,20 +100,30 @@ type impatient struct{ aws.Retryer }
 
 func (impatient) RetryDelay(int, error) (time.Duration, error) { return time.Millisecond, nil }
 
-// queue returns the queue as a process with this HTTP client uses it.
-func (b *bed) queue(over aws.HTTPClient) *Queue {
-	return New(Config{S3: b.client(over), Bucket: b.bucket, Settings: core.DefaultArchiveSettings(), Clock: b.clock,
+// settings are those of a process with this HTTP client.
+func (b *bed) settings(over aws.HTTPClient) Config {
+	return Config{S3: b.client(over), Bucket: b.bucket, Settings: core.DefaultArchiveSettings(), Clock: b.clock,
 		IDs:   core.NewIDs(b.clock, rand.Reader),
-		Sleep: func(ctx context.Context, d time.Duration) error { return sleep(ctx, d/10) }})
+		Sleep: func(ctx context.Context, d time.Duration) error { return sleep(ctx, d/10) }}
 }
+
+// queue returns the queue as a process with this HTTP client uses it.
+func (b *bed) queue(over aws.HTTPClient) *Queue { return New(b.settings(over)) }
 
 func (b *bed) caller() coretest.ArchiveCaller {
 	n := newNetwork(b.config.HTTPClient)
 	return coretest.ArchiveCaller{ArchiveQueue: b.queue(n), Network: n}
 }
 
+func (b *bed) steady() coretest.ArchiveCaller {
+	n := newNetwork(b.config.HTTPClient)
+	c := b.settings(n)
+	c.Random = func() float64 { return 0 }
+	return coretest.ArchiveCaller{ArchiveQueue: New(c), Network: n}
+}
+
 func (b *bed) harness() coretest.ArchiveHarness {
-	h := coretest.ArchiveHarness{Clock: b.clock, Caller: b.caller,
+	h := coretest.ArchiveHarness{Clock: b.clock, Caller: b.caller, Steady: b.steady,
 		Overwrite: func(id string, document []byte) { b.put(jobKey(id), document) }, Steps: 3000, Jobs: 1000}
 	switch {
 	case remote():

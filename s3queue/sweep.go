@@ -85,7 +85,7 @@ func (s *sweep) repairAll(ctx context.Context) error {
 	errs := make([]error, len(suspects))
 	var l litter
 	each(len(suspects), func(i int) {
-		before, err := s.queue.examine(ctx, suspects[i], &l)
+		before, err := s.queue.examine(ctx, suspects[i], false, &l)
 		errs[i] = err
 		s.note(suspects[i], before)
 	})
