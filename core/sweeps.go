@@ -35,21 +35,23 @@ type SweepRecord struct {
 	LastSuccessAt       Instant // 0: it never succeeded
 	ConsecutiveFailures int
 	LastErrorCode       Code // of the last failure, "" after a success
-	Lag                 time.Duration
+	// Lag is how far behind the last success was; how long ago that is says
+	// the rest.
+	Lag time.Duration
 }
 
 // SweepOutcome is what a run of a sweep leaves in its record.
 type SweepOutcome struct {
 	Name      string
-	ErrorCode Code // "" for a success
-	Lag       time.Duration
+	ErrorCode Code          // "" for a success
+	Lag       time.Duration // of a success
 	WriteStamp
 }
 
 // SweepStore keeps the health of the sweeps.
 type SweepStore interface {
-	// RecordSweep applies one outcome: a success resets the failures, a failure
-	// adds one.
+	// RecordSweep applies one outcome: a success sets the lag and resets the
+	// failures, a failure adds one and leaves the lag alone.
 	RecordSweep(ctx context.Context, o SweepOutcome) error
 	// ReadSweeps returns the records of the named sweeps in that order, a zero
 	// record with its name for one that never ran.

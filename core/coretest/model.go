@@ -176,14 +176,6 @@ func (m *Model) RegisterAgentOnce(_ context.Context, r core.AgentRegistration, s
 	return true, nil
 }
 
-// ReadIdempotency implements core.IdempotencyStore.
-func (m *Model) ReadIdempotency(_ context.Context, id string) (core.IdempotencyRecord, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	answer, found := m.answers[id]
-	return answer, found, nil
-}
-
 // HeartbeatAgent implements core.PresenceStore.
 func (m *Model) HeartbeatAgent(_ context.Context, b core.AgentHeartbeat) (core.AgentWrite, error) {
 	m.mu.Lock()
@@ -386,9 +378,9 @@ func (m *Model) RecordSweep(_ context.Context, o core.SweepOutcome) error {
 			return false
 		}
 		r := m.sweeps[o.Name]
-		r.Name, r.LastRunAt, r.Lag, r.LastErrorCode = o.Name, core.InstantOf(o.Started), o.Lag, o.ErrorCode
+		r.Name, r.LastRunAt, r.LastErrorCode = o.Name, core.InstantOf(o.Started), o.ErrorCode
 		if r.ConsecutiveFailures++; o.ErrorCode == "" {
-			r.LastSuccessAt, r.ConsecutiveFailures = r.LastRunAt, 0
+			r.LastSuccessAt, r.Lag, r.ConsecutiveFailures = r.LastRunAt, o.Lag, 0
 		}
 		m.sweeps[o.Name], m.swept[o.Name] = r, o.WriteID
 		return true
