@@ -251,13 +251,13 @@ type address struct {
 // parseAddress reads an address. A role's messages stay in an inbox under the
 // role's own address, which no agent's id can take: it starts with topic:.
 func parseAddress(field, to string) (address, error) {
-	if err := checkID(field, to); err != nil {
-		return address{}, err
-	}
 	to = strings.TrimSpace(to)
 	name, toTopic := strings.CutPrefix(to, topicPrefix)
+	if err := checkID(field, name); err != nil {
+		return address{}, err
+	}
 	switch {
-	case to == "", toTopic && strings.TrimSpace(name) == "":
+	case strings.TrimSpace(name) == "":
 		return address{}, Invalid(field, field+" must name an agent or a topic")
 	case to == rolePrefix:
 		return address{}, Invalid(field, field+" must name a role")

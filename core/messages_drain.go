@@ -197,6 +197,7 @@ func (d *draining) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.looked += len(lapsed)
 	d.queue = append(d.queue, lapsed...)
 	slices.SortFunc(d.queue, inOrder)
 	return nil

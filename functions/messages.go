@@ -152,7 +152,7 @@ type staleActorView struct {
 // may come out of the payload are absent from the body, not defaulted.
 type publishRequest struct {
 	From        string           `json:"from" in:"id,required"`
-	To          string           `json:"to" in:"id,required" doc:"An agent's id, or topic: and a topic."`
+	To          string           `json:"to" in:"id,required,max=518" doc:"An agent's id, or topic: and a topic."`
 	Type        core.Opt[string] `json:"type" in:"line,enum=request|response|event|handoff|human_request|human_response|system" doc:"event without it."`
 	MessageType core.Opt[string] `json:"message_type" in:"line,enum=request|response|event|handoff|human_request|human_response|system" doc:"The type, where type is not given."`
 	Payload     json.RawMessage  `json:"payload" in:"any" doc:"Any JSON value. Members topic, priority, ttl_ms, trace_id, correlation_id of an object stand for fields that the body leaves out."`
@@ -251,7 +251,7 @@ func publish(ctx context.Context, c *call, r publishRequest) (publishedView, err
 
 type handoffRequest struct {
 	From    string          `json:"from" in:"id,required"`
-	To      string          `json:"to" in:"id,required"`
+	To      string          `json:"to" in:"id,required,max=518"`
 	Payload json.RawMessage `json:"payload" in:"any" doc:"Members of an object stand for fields that the body leaves out."`
 	taskFields
 	envelopeFields
@@ -353,7 +353,7 @@ func result(ctx context.Context, c *call, r resultRequest) (publishedView, error
 // --- control (contract 2.10)
 
 type controlRequest struct {
-	ToAgent   string          `json:"to_agent" in:"id,required" doc:"An agent's id, or topic: and a topic."`
+	ToAgent   string          `json:"to_agent" in:"id,required,max=518" doc:"An agent's id, or topic: and a topic."`
 	Command   string          `json:"command" in:"text,required,min=1,max=4096"`
 	FromAgent string          `json:"from_agent" in:"id,default=\"lead\""`
 	Reason    string          `json:"reason" in:"text,default=\"\",max=65536"`
@@ -384,7 +384,7 @@ func control(ctx context.Context, c *call, r controlRequest) (publishedView, err
 
 type askRequest struct {
 	From        string          `json:"from" in:"id,required"`
-	To          string          `json:"to" in:"id,required"`
+	To          string          `json:"to" in:"id,required,max=518"`
 	Topic       string          `json:"topic" in:"id,required"`
 	Question    string          `json:"question" in:"text,required,min=1"`
 	ContextRefs json.RawMessage `json:"context_refs" in:"any"`
@@ -533,7 +533,7 @@ func nack(ctx context.Context, c *call, r nackRequest) (nackResponse, error) {
 
 type deadLettersRequest struct {
 	Reason core.Opt[string] `json:"reason" in:"line" doc:"Only dead letters for this reason: ttl_expired, max_deliveries."`
-	To     core.Opt[string] `json:"to" in:"id" doc:"Only dead letters of this recipient or address."`
+	To     core.Opt[string] `json:"to" in:"id,max=518" doc:"Only dead letters of this recipient or address."`
 	FromMs core.Opt[int64]  `json:"from_ms" in:"integer,min=0" doc:"Only those that failed at or after this time."`
 	ToMs   core.Opt[int64]  `json:"to_ms" in:"integer,min=0" doc:"Only those that failed at or before this time."`
 	Limit  int64            `json:"limit" in:"integer,min=1,max=100,default=50"`
@@ -595,7 +595,7 @@ type redriveRequest struct {
 // redriveFilter are the members of a redrive's filter.
 type redriveFilter struct {
 	Reason core.Opt[string] `json:"reason" in:"line"`
-	To     core.Opt[string] `json:"to" in:"id"`
+	To     core.Opt[string] `json:"to" in:"id,max=518"`
 	FromMs core.Opt[int64]  `json:"from_ms" in:"integer,min=0"`
 	ToMs   core.Opt[int64]  `json:"to_ms" in:"integer,min=0"`
 }
