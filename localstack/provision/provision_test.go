@@ -84,6 +84,23 @@ func TestTheTableIsMadeOnceAsDeclared(t *testing.T) {
 	}
 }
 
+func TestAStartThatEndedHalfwayIsFinishedByTheNext(t *testing.T) {
+	client := dynamodb.NewFromConfig(open(t, ""))
+	table := declared(t, "", "")
+	if _, err := client.CreateTable(t.Context(), table.CreateInput()); err != nil {
+		t.Fatal(err)
+	}
+	if on, err := expires(t.Context(), client, table); on || err != nil {
+		t.Fatalf("before: %v, %v", on, err)
+	}
+	if _, err := Table(t.Context(), client, table); err != nil {
+		t.Fatal(err)
+	}
+	if on, err := expires(t.Context(), client, table); !on || err != nil {
+		t.Errorf("after: %v, %v", on, err)
+	}
+}
+
 func TestATableOfAnOlderTemplateIsRefused(t *testing.T) {
 	const key = "- {AttributeName: sk, KeyType: RANGE}"
 	for _, c := range []struct{ name, old, changed, want string }{
