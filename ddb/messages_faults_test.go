@@ -37,7 +37,18 @@ func (w *world) messageFaults() map[string]func(seed uint64) (stop func()) {
 		"the store throttles":                script(throttled),
 		"writes succeed and say they failed": script(ghosts),
 		"transactions conflict":              script(conflicts),
+		"the indexes lag":                    w.lag,
 		"everything at once":                 script(lost, dropped, throttled, ghosts, conflicts, slow),
+	}
+}
+
+// lag lets the global indexes show what is written only after a while.
+func (w *world) lag(uint64) (stop func()) {
+	due := w.aws.Faults().LagIndex(w.table, "due", 20*time.Millisecond)
+	list := w.aws.Faults().LagIndex(w.table, "list", 20*time.Millisecond)
+	return func() {
+		due.Remove()
+		list.Remove()
 	}
 }
 
