@@ -3,9 +3,9 @@ package functions
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"drawbridge/core"
 )
@@ -174,7 +174,7 @@ type envelopeFields struct {
 // lift fills fields that the body left out from the payload's members.
 func (f *envelopeFields) lift(payload json.RawMessage) error {
 	var lifted envelopeFields
-	if err := liftInto(&lifted, payload); err != nil {
+	if err := decodeInner(envelopeShape, jsonText(payload), "payload.", &lifted); err != nil {
 		return err
 	}
 	f.Topic = orLifted(f.Topic, lifted.Topic)
@@ -193,17 +193,24 @@ func (f envelopeFields) check() error {
 	return nil
 }
 
-// liftInto decodes the members of an object payload by the rules of a struct.
-func liftInto[T any](into *T, payload json.RawMessage) error {
-	value := jsonText(payload)
+// The shapes of what is read out of a value inside a request.
+var (
+	envelopeShape = sync.OnceValues(func() (*shape, error) { return shapeOf(reflect.TypeFor[envelopeFields]()) })
+	taskShape     = sync.OnceValues(func() (*shape, error) { return shapeOf(reflect.TypeFor[taskFields]()) })
+	filterShape   = sync.OnceValues(func() (*shape, error) { return shapeOf(reflect.TypeFor[redriveFilter]()) })
+)
+
+// decodeInner decodes the members of an object inside a request by the rules of
+// a struct; any other value has none.
+func decodeInner(shapeOf func() (*shape, error), value jsonText, path string, into any) error {
 	if len(value) == 0 || value.kind() != jsonObject {
 		return nil
 	}
-	lifted, err := shapeOf(reflect.TypeFor[T]())
+	inner, err := shapeOf()
 	if err != nil {
 		return err
 	}
-	return lifted.decode(value, "payload.", reflect.ValueOf(into).Elem())
+	return inner.decode(value, path, reflect.ValueOf(into).Elem())
 }
 
 func orLifted[T any](own, lifted core.Opt[T]) core.Opt[T] {
@@ -269,7 +276,7 @@ type taskFields struct {
 
 func (f *taskFields) lift(payload json.RawMessage) error {
 	var lifted taskFields
-	if err := liftInto(&lifted, payload); err != nil {
+	if err := decodeInner(taskShape, jsonText(payload), "payload.", &lifted); err != nil {
 		return err
 	}
 	for own, other := range map[*json.RawMessage]json.RawMessage{
@@ -636,10 +643,6 @@ func redrive(ctx context.Context, c *call, r redriveRequest) (redriveResponse, e
 
 func (r redriveRequest) filter() (core.DeadLetterFilter, error) {
 	var f redriveFilter
-	shape, err := shapeOf(reflect.TypeFor[redriveFilter]())
-	if err != nil {
-		return core.DeadLetterFilter{}, err
-	}
 	value := jsonText(r.Filter)
 	unknown := ""
 	value.members(func(name string, _ jsonText) {
@@ -651,8 +654,8 @@ func (r redriveRequest) filter() (core.DeadLetterFilter, error) {
 		// A filter that is not understood must not redrive everything.
 		return core.DeadLetterFilter{}, core.Invalid("filter", "filter takes reason, to, from_ms and to_ms only")
 	}
-	if err := shape.decode(value, "filter.", reflect.ValueOf(&f).Elem()); err != nil {
-		return core.DeadLetterFilter{}, fmt.Errorf("decode filter: %w", err)
+	if err := decodeInner(filterShape, value, "filter.", &f); err != nil {
+		return core.DeadLetterFilter{}, err
 	}
 	return core.DeadLetterFilter{Reason: f.Reason, To: f.To, From: f.FromMs, Up: f.ToMs}, nil
 }
