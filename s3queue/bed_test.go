@@ -46,27 +46,38 @@ type bed struct {
 	s3     *s3.Client // undisturbed, for what a test does behind the queue's back
 }
 
+// newBed makes a bucket on the server under test.
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{t: t, clock: coretest.NewClock(), bucket: "queue"}
-	if remote() {
-		cfg, err := config.LoadDefaultConfig(t.Context(), config.WithHTTPClient(awshttp.NewBuildableClient()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.config = cfg
-		b.bucket = fmt.Sprintf("queue-%x", randomBytes(8))
-	} else {
-		server, err := fakeaws.Open(fakeaws.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = server.Close() })
-		b.aws, b.config = server, server.Config()
+	if !remote() {
+		return newEmbedded(t)
 	}
-	b.s3 = b.client(b.config.HTTPClient)
-	if _, err := b.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &b.bucket}); err != nil {
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithHTTPClient(awshttp.NewBuildableClient()))
+	if err != nil {
 		t.Fatal(err)
+	}
+	b := &bed{t: t, clock: coretest.NewClock(), config: cfg, bucket: fmt.Sprintf("queue-%x", randomBytes(8))}
+	return b.open()
+}
+
+// newEmbedded makes a bucket on an embedded S3, for tests of what only that can
+// be told or asked.
+func newEmbedded(t *testing.T) *bed {
+	t.Helper()
+	server, err := fakeaws.Open(fakeaws.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	b := &bed{t: t, clock: coretest.NewClock(), aws: server, config: server.Config(), bucket: "queue"}
+	return b.open()
+}
+
+func (b *bed) open() *bed {
+	b.t.Helper()
+	b.s3 = b.client(b.config.HTTPClient)
+	if _, err := b.s3.CreateBucket(b.t.Context(), &s3.CreateBucketInput{Bucket: &b.bucket}); err != nil {
+		b.t.Fatal(err)
 	}
 	return b
 }
