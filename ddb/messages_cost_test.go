@@ -26,8 +26,9 @@ func letterTo(to string) core.PublishRequest {
 	return core.PublishRequest{From: "a", To: to, Topic: "t", Priority: 5, TTLMs: 60_000}
 }
 
-// anyRounds are those of an operation that works through many shards, a few at
-// a time.
+// anyRounds are those of an operation whose requests overlap in more than one
+// way: a sweep works through many shards, a few at a time, and a large payload
+// is stored while the recipient is read.
 const anyRounds = -1
 
 // followers registers agents that follow the topic x.
@@ -121,7 +122,7 @@ func TestEveryMessageOperationCostsWhatTheDesignAllows(t *testing.T) {
 		{"publish with both", publish(func(r *core.PublishRequest) { r.Fences, r.Idempotency = fence, key }), spend{1, 2, 9, 1}},
 		{"publish to an agent that has to be online", publish(func(r *core.PublishRequest) { r.To, r.RequireOnline = "a", true }), spend{1, 2, 7, 1}},
 		{"publish a response", publish(func(r *core.PublishRequest) { r.Type = core.MessageResponse }), spend{1, 2, 7, 1}},
-		{"publish 100 KB", publish(func(r *core.PublishRequest) { r.Payload = []byte(`"` + strings.Repeat("x", 100<<10) + `"`) }), spend{2, 3, 4, 1}},
+		{"publish 100 KB", publish(func(r *core.PublishRequest) { r.Payload = []byte(`"` + strings.Repeat("x", 100<<10) + `"`) }), spend{anyRounds, 3, 4, 1}},
 		// 4 n + 5: the record is put (3) and finished (2).
 		{"publish to a topic with 1 follower", topic(1), spend{5, 8, 4 + 5, 5}},
 		{"publish to a topic with 10 followers", topic(10), spend{5, 17, 4*10 + 5, 14}},
