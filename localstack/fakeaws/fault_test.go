@@ -216,6 +216,54 @@ func TestScriptedErrors(t *testing.T) {
 	}
 }
 
+// Two rules that answer the same request: the first one acts, and the other
+// keeps its count for the next request.
+func TestARuleThatDoesNotAnswerHasNotActed(t *testing.T) {
+	r := newRig(t, fakeaws.Options{})
+	cfg := r.server.Config()
+	cfg.Retryer = quickRetryer
+	r.tables, _ = clients(cfg)
+	faults := r.server.Faults()
+	dropped := faults.Add(fakeaws.Rule{Op: "PutItem", Count: 1, Action: fakeaws.DropResponse()})
+	refused := faults.Add(fakeaws.Rule{Op: "PutItem", Count: 1, Action: fakeaws.Error(500, "InternalServerError")})
+	held := faults.Add(fakeaws.Rule{Op: "PutItem", Action: fakeaws.Delay(0)})
+	cost := r.server.Measure(t.Context(), func(ctx context.Context) {
+		if err := r.put(ctx, keyOf(1)); err != nil {
+			t.Error(err)
+		}
+	})
+	if cost.Requests != 3 || cost.Errors[fakeaws.Dropped] != 1 || cost.Errors["InternalServerError"] != 1 {
+		t.Errorf("%d requests, errors %v; want a lost answer, an error and a success", cost.Requests, cost.Errors)
+	}
+	if dropped.Hits() != 1 || refused.Hits() != 1 || held.Hits() != 3 {
+		t.Errorf("%d, %d and %d hits, want 1, 1 and 3", dropped.Hits(), refused.Hits(), held.Hits())
+	}
+}
+
+// A read would take the error document for an object, or an answer without a
+// document for a success.
+func TestReadsOfObjectsAreNotAnsweredWith200AndAnError(t *testing.T) {
+	r := newRig(t, fakeaws.Options{})
+	if err := r.putObject(t.Context(), "k", "text", nil); err != nil {
+		t.Fatal(err)
+	}
+	h := r.server.Faults().Add(fakeaws.Rule{Action: fakeaws.ErrorWith200("InternalError")})
+	head, err := r.store.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: aws.String("bucket"), Key: aws.String("k")})
+	if err != nil || aws.ToInt64(head.ContentLength) != 4 {
+		t.Errorf("HEAD: %v, %v; want the object's 4 bytes", head, err)
+	}
+	got, err := r.store.GetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("bucket"), Key: aws.String("k")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(got.Body); string(text) != "text" || err != nil {
+		t.Errorf("GET: %q, %v", text, err)
+	}
+	if h.Hits() != 0 {
+		t.Errorf("%d hits, want none", h.Hits())
+	}
+}
+
 func TestATransactionConflictNamesTheItem(t *testing.T) {
 	r := newRig(t, fakeaws.Options{})
 	ctx := context.Background()

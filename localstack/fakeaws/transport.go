@@ -67,20 +67,19 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	select {
-	case <-t.server.closed:
-		return nil, errClosed
-	default:
-	}
 	p := protocolOf(r)
 	length := r.ContentLength
 	if length == 0 && r.Body != nil && r.Body != http.NoBody {
 		length = -1 // http.Request: on the client's side zero means unknown
 	}
 	body, refused := readBody(r.Body, length, p)
+	if !t.server.enter() { // not before: a body may take for ever to come
+		return nil, errClosed
+	}
+	defer t.server.underWay.Done()
 	in := arriving(r, len(body))
 	if refused != nil {
-		rep := reply{Response: t.server.refuse(in, refused)}
+		rep := reply{Response: t.server.refuse(in, refused, transportTag(ctx, in))}
 		return received(r, &rep)
 	}
 	rep, err := t.server.exchange(ctx, in, body, transportTag(ctx, in))
