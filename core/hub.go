@@ -42,5 +42,5 @@ func New(c Config) *Hub {
 func (h *Hub) ArchiveQueue() ArchiveQueue { return h.archive }
 
 func (h *Hub) stamp(now time.Time) WriteStamp {
-	return WriteStamp{WriteID: h.ids.New(), Started: now}
+	return WriteStamp{WriteID: h.ids.New(), Started: now.Truncate(time.Microsecond)}
 }

@@ -107,6 +107,7 @@ func (m *Model) register(r core.AgentRegistration) core.Agent {
 		m.agents[r.AgentID] = a
 	}
 	now := core.InstantOf(r.Started)
+	overtaken := a.touched.After(r.Started)
 	a.Generation++
 	a.CLI, a.Metadata = r.CLI, r.Metadata
 	a.Capabilities, a.Topics = append([]string{}, r.Capabilities...), append([]string{}, r.Topics...)
@@ -118,6 +119,9 @@ func (m *Model) register(r core.AgentRegistration) core.Agent {
 	a.Status, a.Final, a.RegisteredAt, a.LastSeen, a.LeaseExpires = core.StatusOnline, false, now, now, r.LeaseExpires
 	a.due(r.LeaseExpires)
 	a.stamp(r.WriteStamp)
+	if overtaken {
+		a.touched = a.touched.Add(time.Microsecond)
+	}
 	return a.copy()
 }
 
@@ -144,7 +148,7 @@ func (a *modelAgent) stamp(s core.WriteStamp) {
 
 func (a *modelAgent) copy() core.Agent {
 	c := a.Agent
-	c.Capabilities, c.Topics = slices.Clone(a.Capabilities), slices.Clone(a.Topics)
+	c.Capabilities, c.Topics, c.TouchedAt = slices.Clone(a.Capabilities), slices.Clone(a.Topics), a.touched
 	return c
 }
 
