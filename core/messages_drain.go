@@ -69,7 +69,7 @@ func (h *Hub) Drain(ctx context.Context, r DrainRequest) (Drained, error) {
 	started := h.clock.Now()
 	d := draining{
 		hub: h, r: r, now: InstantOf(started), fence: fenceOf(r.AgentID, r.Fences), identity: identity,
-		stamp: h.stamp(started), max: int(min(max(r.Max, 0), MaxDrain)),
+		started: started, max: int(min(max(r.Max, 0), MaxDrain)), met: map[string]bool{},
 	}
 	if err := d.run(ctx); err != nil && len(d.taken) == 0 {
 		return Drained{}, d.naming(err)
@@ -118,14 +118,15 @@ type draining struct {
 	now      Instant
 	fence    Opt[AgentFence]
 	identity Identity
-	stamp    WriteStamp
+	started  time.Time
 	max      int
 
 	queue   []Delivery // read and not yet considered, in the order of draining
 	next    string     // where the pending ones go on
 	more    bool       // pending ones follow the last of the queue
 	looked  int
-	full    bool // the answer holds what it may
+	met     map[string]bool // ids considered: a message that moved between two reads is in both
+	full    bool            // the answer holds what it may
 	taken   []Delivery
 	size    PayloadSize
 	expired []Delivery
@@ -254,13 +255,14 @@ func (d *draining) pick() []Delivery {
 			return batch
 		}
 		head := d.queue[0]
-		if d.wants(head) {
+		if !d.met[head.ID] && d.wants(head) {
 			if !d.fits(head) {
 				d.full = true
 				return batch
 			}
 			batch = append(batch, head)
 		}
+		d.met[head.ID] = true
 		d.queue = d.queue[1:]
 	}
 	d.full = len(d.taken)+len(batch) >= d.max
@@ -321,7 +323,7 @@ func (d *draining) take(ctx context.Context, batch []Delivery) error {
 	for i, delivery := range batch {
 		changes[i] = d.change(delivery)
 	}
-	outcomes, stale, err := d.hub.messages.ChangeDeliveries(ctx, changes, d.fence, d.stamp)
+	outcomes, stale, err := d.hub.messages.ChangeDeliveries(ctx, changes, d.fence, d.hub.stamp(d.started))
 	if err != nil {
 		return fmt.Errorf("take messages: %w", err)
 	}

@@ -236,7 +236,7 @@ func (b *books) accountOne(e entry, d core.Delivery, notices int) {
 	}
 	switch {
 	case told > 1:
-		b.t.Errorf("%v was handed out or acknowledged %d times", e, told)
+		b.t.Errorf("%v was handed out %d times, acknowledged %t: %+v", e, b.handed[e], b.acked[e], d)
 	case d.State != core.DeliveryAcked && d.State != core.DeliveryDead:
 		b.t.Errorf("%v ends %s", e, d.State)
 	case told == 1 && d.State != core.DeliveryAcked:
