@@ -142,6 +142,9 @@ func (x *exchange) carryOut(ctx context.Context, p *plan) (rep reply, err error)
 // client gives up.
 func (x *exchange) serve(ctx context.Context) (engine.Response, error) {
 	resp := x.service.Serve(x.request, x.body)
+	if x.call.Op == "CreateTable" || x.call.Op == "UpdateTable" {
+		x.server.script.tablesChanged()
+	}
 	if resp.Durable != nil {
 		if err := stable(ctx, resp.Durable); err != nil {
 			if ctx.Err() != nil {
@@ -149,9 +152,6 @@ func (x *exchange) serve(ctx context.Context) (engine.Response, error) {
 			}
 			return x.fail(storageFailure(x.protocol, err)), nil
 		}
-	}
-	if x.call.Op == "CreateTable" || x.call.Op == "UpdateTable" {
-		x.server.script.tablesChanged()
 	}
 	finish(&resp, x.request, x.protocol, x.id)
 	return resp, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -129,6 +130,17 @@ func TestARequestIsHeldUntilItHasTakenEffect(t *testing.T) {
 	}
 	if n := h.Held(); n != 0 {
 		t.Errorf("%d held after the answer", n)
+	}
+}
+
+func TestHeaderValuesArriveWithoutSpaceAtTheirEnds(t *testing.T) {
+	r := s3Put().request(t)
+	r.Header["x-amz-meta-note"] = []string{"\tthree "}
+	if got, want := arriving(r, 0).Header["X-Amz-Meta-Note"], []string{"two   spaces", "three"}; len(got) != 2 || !slices.Contains(got, want[0]) || !slices.Contains(got, want[1]) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if sent := r.Header["X-Amz-Meta-Note"]; sent[0] != "  two   spaces " {
+		t.Errorf("the client's own header became %q", sent)
 	}
 }
 
