@@ -51,10 +51,7 @@ func (s *Store) RegisterAgent(ctx context.Context, r core.AgentRegistration) (co
 		return core.AgentWrite{}, err
 	}
 	touched, moveDue := micros(r.Started), false
-	for attempt := range writeAttempts {
-		if err := standBack(ctx, attempt); err != nil {
-			return core.AgentWrite{}, err
-		}
+	for range writeAttempts {
 		u := registration(r, touched, moveDue)
 		u.condition = append(u.condition, "(attribute_not_exists(pk) OR write_id <> :wid AND touched_us <= :touched"+dueKept(moveDue)+")")
 		it, done, err := s.apply(ctx, u)
@@ -69,18 +66,6 @@ func (s *Store) RegisterAgent(ctx context.Context, r core.AgentRegistration) (co
 		touched, moveDue = placeAfter(touched, agent), true
 	}
 	return core.AgentWrite{}, core.Refuse(core.CodeContended, "others kept registering this agent")
-}
-
-// standBack waits before another try of a write. The first follows at once: the
-// refused item has told which form it needs. Later ones race with other writers.
-func standBack(ctx context.Context, attempt int) error {
-	if attempt < 2 {
-		return nil
-	}
-	if err := pause(ctx, attempt); err != nil {
-		return core.Wrap(core.CodeContended, "others kept changing this agent until the time ran out", err)
-	}
-	return nil
 }
 
 // placeAfter is where a write goes among an agent's writes, in microseconds:
@@ -219,10 +204,7 @@ func (s *Store) RegisterAgentOnce(ctx context.Context, r core.AgentRegistration,
 // entry (it was offline). IAM: UpdateItem.
 func (s *Store) HeartbeatAgent(ctx context.Context, b core.AgentHeartbeat) (core.AgentWrite, error) {
 	step, moveDue := b.Step, false
-	for attempt := range writeAttempts {
-		if err := standBack(ctx, attempt); err != nil {
-			return core.AgentWrite{}, err
-		}
+	for range writeAttempts {
 		it, done, err := s.apply(ctx, heartbeat(b, step, moveDue))
 		if err != nil {
 			return core.AgentWrite{}, err
@@ -291,10 +273,7 @@ func requireGeneration(u *update, generation core.Opt[int64]) {
 // first. IAM: UpdateItem.
 func (s *Store) ChangeAgentStatus(ctx context.Context, c core.AgentStatusChange) (core.AgentWrite, error) {
 	touched := micros(c.Started)
-	for attempt := range writeAttempts {
-		if err := standBack(ctx, attempt); err != nil {
-			return core.AgentWrite{}, err
-		}
+	for range writeAttempts {
 		it, done, err := s.apply(ctx, statusChange(c, touched))
 		if err != nil {
 			return core.AgentWrite{}, err
