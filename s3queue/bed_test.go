@@ -135,12 +135,12 @@ func (b *bed) steady() coretest.ArchiveCaller {
 
 func (b *bed) harness() coretest.ArchiveHarness {
 	h := coretest.ArchiveHarness{Clock: b.clock, Caller: b.caller, Steady: b.steady,
-		Overwrite: func(id string, document []byte) { b.put(jobKey(id), document) }, Steps: 3000, Jobs: 1000}
+		Overwrite: func(id string, document []byte) { b.put(jobKey(id), document) }, Steps: 1500, Jobs: 300}
 	switch {
 	case remote():
 		h.Steps, h.Jobs = 600, 100
 	case long():
-		h.Steps = 40_000
+		h.Steps, h.Jobs = 40_000, 1000
 	}
 	return h
 }
