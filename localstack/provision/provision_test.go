@@ -107,7 +107,9 @@ func TestATableOfAnOlderTemplateIsRefused(t *testing.T) {
 		{"an index is missing", "- IndexName: list", "- IndexName: other",
 			"table drawbridge-HubTable lacks the index list that the template declares"},
 		{"an index has another key", "- {AttributeName: inbox_sk, KeyType: RANGE}", "- {AttributeName: due_sk, KeyType: RANGE}",
-			"index inbox of table drawbridge-HubTable has the key (due_sk RANGE, pk HASH), the template declares (inbox_sk RANGE, pk HASH)"},
+			"index inbox of table drawbridge-HubTable is local (due_sk RANGE, pk HASH) ALL, the template declares local (inbox_sk RANGE, pk HASH) ALL"},
+		{"an index shows other attributes", "ProjectionType: ALL", "ProjectionType: KEYS_ONLY",
+			"index inbox of table drawbridge-HubTable is local (inbox_sk RANGE, pk HASH) KEYS_ONLY, the template declares local (inbox_sk RANGE, pk HASH) ALL"},
 		{"the table has another key", key, "- {AttributeName: list_sk, KeyType: RANGE}",
 			"table drawbridge-HubTable has the key (list_sk RANGE, pk HASH), the template declares (pk HASH, sk RANGE)"},
 	} {
