@@ -23,7 +23,7 @@ import (
 	"drawbridge/localstack/template"
 )
 
-// stopGrace is how long a stopping hub waits for requests in flight.
+// stopGrace is how long a stopping hub waits for requests and sweeps in flight.
 const stopGrace = 10 * time.Second
 
 // A hub is everything that runs.
