@@ -2,6 +2,7 @@ package provision
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,6 +126,23 @@ func TestATableOfAnOlderTemplateIsRefused(t *testing.T) {
 				t.Errorf("made %v, got  %v\nwant %s", made, err, c.want)
 			}
 		})
+	}
+}
+
+// A global index cannot answer a strongly consistent query.
+func TestAGlobalIndexIsNotTheLocalOneOfItsName(t *testing.T) {
+	client, table := dynamodb.NewFromConfig(open(t, "")), declared(t, "", "")
+	older := table.CreateInput()
+	for _, x := range older.LocalSecondaryIndexes {
+		older.GlobalSecondaryIndexes = append(slices.Clip(older.GlobalSecondaryIndexes),
+			types.GlobalSecondaryIndex{IndexName: x.IndexName, KeySchema: x.KeySchema, Projection: x.Projection})
+	}
+	older.LocalSecondaryIndexes = nil
+	if _, err := client.CreateTable(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Table(t.Context(), client, table); err == nil || !strings.Contains(err.Error(), "index inbox of table drawbridge-HubTable is global") {
+		t.Errorf("got %v", err)
 	}
 }
 
