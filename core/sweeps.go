@@ -11,10 +11,17 @@ import (
 const (
 	SweepPresence = "presence"
 	SweepMessages = "messages"
+
+	SweepHumanRequests = "human-requests"
+	SweepAssignments   = "assignments"
+	SweepEvents        = "events"
 )
 
 // SweepNames lists every sweep, in the order health reports them.
-var SweepNames = []string{SweepPresence, SweepMessages}
+var SweepNames = []string{
+	SweepPresence, SweepMessages,
+	SweepHumanRequests, SweepAssignments, SweepEvents,
+}
 
 // SweepReport is what one run of a sweep did.
 type SweepReport struct {
@@ -60,6 +67,10 @@ func (h *Hub) sweepRuns() map[string]func(context.Context) (SweepReport, error) 
 	return map[string]func(context.Context) (SweepReport, error){
 		SweepPresence: h.sweepPresence,
 		SweepMessages: h.sweepMessages,
+
+		SweepHumanRequests: h.sweepHumanRequests,
+		SweepAssignments:   h.sweepAssignments,
+		SweepEvents:        h.sweepEvents,
 	}
 }
 

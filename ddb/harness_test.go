@@ -2,7 +2,9 @@ package ddb_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +95,7 @@ func (w *world) hub(clock core.Clock) *core.Hub {
 	return core.New(core.Config{
 		Presence: w.store, Identity: w.store, Sweeps: w.store, Messages: w.store,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
+		Humans: w.store, Schemas: noSchemas{}, Sealer: plainSealer{}, Jobs: w.store,
 	})
 }
 
@@ -206,4 +209,25 @@ func (n *network) resendWrites() {
 			_ = response.Body.Close() // the answer to a copy goes nowhere
 		}
 	}
+}
+
+// noSchemas takes every schema and every value.
+type noSchemas struct{}
+
+func (noSchemas) CheckSchema(json.RawMessage) string                 { return "" }
+func (noSchemas) CheckValue(json.RawMessage, json.RawMessage) string { return "" }
+
+// plainSealer marks what it seals: it hides nothing, and opens nothing else.
+type plainSealer struct{}
+
+func (plainSealer) Seal(_ context.Context, plain []byte, context string) ([]byte, error) {
+	return append([]byte(context+":"), plain...), nil
+}
+
+func (plainSealer) Open(_ context.Context, sealed []byte, context string) ([]byte, error) {
+	plain, ours := bytes.CutPrefix(sealed, []byte(context+":"))
+	if !ours {
+		return nil, errors.New("sealed for something else")
+	}
+	return plain, nil
 }

@@ -20,7 +20,7 @@ const sampleAgent = "agent-1"
 
 // optionalInSample are fields that a request needs although their rules do not
 // say so: another field could stand for them.
-var optionalInSample = map[string]bool{"agent_id": true, "from_agent": true, "topic": true, "message_ids": true}
+var optionalInSample = map[string]bool{"worker_agent": true, "supervisor_agent": true, "agent_id": true, "from_agent": true, "topic": true, "message_ids": true}
 
 // sample is a request the shape takes: its required fields, and those of
 // optionalInSample.
