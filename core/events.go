@@ -95,6 +95,13 @@ func (h *Hub) Events(ctx context.Context, q EventQuery) (EventPage, error) {
 }
 
 func (q EventQuery) validate() (string, error) {
+	position := "0"
+	if q.Cursor != "" {
+		var err error
+		if position, err = decodeCursor(q.cursorKind(), q.Cursor); err != nil {
+			return "", err
+		}
+	}
 	if (q.JobID == "") == (q.AgentID == "") {
 		return "", Invalid("job_id", "give job_id or agent_id")
 	}
@@ -105,10 +112,7 @@ func (q EventQuery) validate() (string, error) {
 			}
 		}
 	}
-	if q.Cursor == "" {
-		return "0", nil
-	}
-	return decodeCursor(q.cursorKind(), q.Cursor)
+	return position, nil
 }
 
 func (q EventQuery) cursorKind() string {

@@ -31,6 +31,8 @@ type Endpoint struct {
 	Creates bool
 	// Bare: the answer stands without the envelope (contract 2.20, 2.21).
 	Bare bool
+	// Finds: the request names something that may not be there, which is 404.
+	Finds bool
 	// ConflictStatus answers refusals of the conflict kind, 409 when zero.
 	ConflictStatus int
 

@@ -119,6 +119,9 @@ func (e *Endpoint) refusals() []int {
 	if len(e.request.fields) > 0 {
 		statuses = append(statuses, http.StatusBadRequest)
 	}
+	if e.Finds {
+		statuses = append(statuses, http.StatusNotFound)
+	}
 	if e.readsBody() {
 		statuses = append(statuses, http.StatusRequestEntityTooLarge, e.conflictStatus())
 	}
