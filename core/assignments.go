@@ -56,6 +56,7 @@ func (s JobStatus) Final() bool { return s != JobQueued && s != JobRunning }
 const (
 	DefaultJobTopic   = "assign.job"
 	DefaultJobTimeout = 10 * time.Minute
+	DefaultJobTTL     = 10 * time.Minute // of a job's messages
 	MinJobTimeout     = time.Second // also of the messages' time to live
 	MaxJobTimeout     = 24 * time.Hour
 	MaxJobRetries     = 1000
@@ -254,7 +255,7 @@ type AssignRequest struct {
 	Topic         string          // "": assign.job
 	Payload       json.RawMessage // any JSON value; nil is an empty object
 	Priority      Opt[int64]      // brought into 1..9; 5 without it
-	TTLMs         Opt[int64]      // of its messages; the timeout without it
+	TTLMs         Opt[int64]      // of its messages
 	TimeoutMs     Opt[int64]      // of an attempt
 	MaxRetries    int64
 	RetryDelayMs  int64
@@ -382,7 +383,7 @@ func (r AssignRequest) job(now Instant, ids IDs) Job {
 	return Job{
 		ID: ids.New(), Supervisor: r.Supervisor, Worker: r.Worker, Topic: r.Topic, Content: NewPayload(content.encode()),
 		Status: JobQueued, Attempt: 1, MaxRetries: min(max(r.MaxRetries, 0), MaxJobRetries), Priority: priority,
-		Timeout: timeout, TTL: clamped(r.TTLMs, timeout),
+		Timeout: timeout, TTL: clamped(r.TTLMs, DefaultJobTTL),
 		RetryDelay: time.Duration(min(max(r.RetryDelayMs, 0), MaxRetryDelay.Milliseconds())) * time.Millisecond,
 		Backoff:    r.Backoff == BackoffExponential, HoldTimeouts: r.HoldTimeouts,
 		Deadline: now.Add(timeout), TraceID: orNewID(r.TraceID, ids), CorrelationID: orNewID(r.CorrelationID, ids),

@@ -84,7 +84,7 @@ type assignRequest struct {
 	Topic           string          `json:"topic" in:"id,default=\"assign.job\""`
 	Payload         json.RawMessage `json:"payload" in:"any"`
 	Priority        core.Opt[int64] `json:"priority" in:"truncated" doc:"Brought into 1 to 9; 5 without it."`
-	TTLMs           core.Opt[int64] `json:"ttl_ms" in:"truncated" doc:"Of the job's messages: brought into 1,000 to 86,400,000; the timeout without it."`
+	TTLMs           core.Opt[int64] `json:"ttl_ms" in:"truncated" doc:"Of the job's messages: brought into 1,000 to 86,400,000; 600,000 without it."`
 	TimeoutMs       core.Opt[int64] `json:"timeout_ms" in:"truncated" doc:"Of an attempt: brought into 1,000 to 86,400,000; 600,000 without it."`
 	MaxRetries      int64           `json:"max_retries" in:"truncated,default=0,null=0" doc:"Brought into 0 to 1,000."`
 	RetryDelayMs    int64           `json:"retry_delay_ms" in:"truncated,default=0,null=0" doc:"How long a retry waits: brought into 0 to 3,600,000."`

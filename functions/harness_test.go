@@ -62,6 +62,7 @@ type testHub struct {
 	cached map[string]*jsonschema.Schema
 	token  string // of an operator
 	sealer core.Sealer
+	relay  core.EventRelay
 }
 
 type lockedBuffer struct {
@@ -121,7 +122,7 @@ func (h *testHub) newApp() *App {
 	ids := core.NewIDs(h.clock, rand.Reader)
 	h.hub = core.New(core.Config{
 		Presence: h.store, Identity: h.store, Idempotency: h.store, Sweeps: h.store, Messages: h.store, Clock: h.clock, IDs: ids,
-		Humans: h.store, Schemas: Schemas{}, Sealer: h.sealer, Jobs: h.store,
+		Humans: h.store, Schemas: Schemas{}, Sealer: h.sealer, Jobs: h.store, Relay: h.relay,
 	})
 	app, err := New(Config{
 		Hub: h.hub, Tokens: h.store, Clock: h.clock, IDs: ids, Log: NewLog(h.log, "DEBUG"), Version: Version,
