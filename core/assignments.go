@@ -57,7 +57,7 @@ const (
 	DefaultJobTopic   = "assign.job"
 	DefaultJobTimeout = 10 * time.Minute
 	DefaultJobTTL     = 10 * time.Minute // of a job's messages
-	MinJobTimeout     = time.Second // also of the messages' time to live
+	MinJobTimeout     = time.Second      // also of the messages' time to live
 	MaxJobTimeout     = 24 * time.Hour
 	MaxJobRetries     = 1000
 	MaxRetryDelay     = time.Hour // also where an exponential delay stops growing
@@ -107,8 +107,11 @@ type Job struct {
 	// nobody knows whether the work was done.
 	HoldTimeouts bool
 
-	Deadline      Instant // 0 when final
-	RetryAt       Instant // of a retry that waits to be dispatched; else 0
+	Deadline Instant // 0 when final
+	RetryAt  Instant // of a retry that waits to be dispatched; else 0
+	// DueEntry is where the sweep finds the job: at DueAt or before, 0 for
+	// nowhere.
+	DueEntry      Instant
 	TraceID       string
 	CorrelationID string
 	LastMessageID string // of the attempt's dispatch

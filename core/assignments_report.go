@@ -139,6 +139,7 @@ func (r report) progress(step *jobStep) Assigned {
 	}
 	job.RetryAt = 0
 	job.Deadline = min(step.now.Add(job.Timeout), begun.Add(jobCeiling))
+	step.keepEntry = true
 	step.setOutcome(r.result, r.failure)
 	step.become(r.status)
 	step.tellSupervisor(eventProgress, nil)

@@ -35,7 +35,9 @@ type jobStep struct {
 	next     Job
 	messages []Delivery
 	events   []JobEvent
-	extras   object // beside the snapshot in what the supervisor gets next
+	// keepEntry leaves an early due entry where it is: what happens often moves
+	// none, and the sweep that meets the entry does.
+	keepEntry bool
 }
 
 func (h *Hub) jobStep(seen Job, started time.Time) *jobStep {
@@ -47,6 +49,9 @@ func (h *Hub) jobStep(seen Job, started time.Time) *jobStep {
 }
 
 func (s *jobStep) change() JobChange {
+	if due := s.next.DueAt(); !s.keepEntry || s.next.DueEntry == 0 || s.next.DueEntry > due {
+		s.next.DueEntry = due
+	}
 	return JobChange{Job: s.next, Events: s.events, Announcement: Announcement{Messages: s.messages, WriteStamp: s.hub.stamp(s.started)}}
 }
 

@@ -56,7 +56,8 @@ func (s *Store) RelayEvents() { s.relaying = true }
 // Cost: 1 round trip; for a job of up to 1 KB 2 write units, 5 for each message
 // and 2 for each event (3 and 2 more where events are relayed). A new job takes
 // 6 index units (due, status, supervisor, worker, trace, correlation), a change
-// of status 2, a due entry that moves 2 and one that goes 1. A fence and a stored
+// of status 2, a due entry that moves 2 and one that goes 1; a message over 1 KB
+// counts for two. A fence and a stored
 // answer take 2 each. IAM: PutItem, ConditionCheckItem, GetItem, s3:PutObject,
 // s3:DeleteObject.
 func (s *Store) SaveJob(ctx context.Context, c core.JobChange) (core.SaveOutcome, error) {
@@ -91,7 +92,7 @@ func jobItem(j core.Job) item {
 	it[jobSK] = text(dueKey(j.CreatedAt, j.ID))
 	it[listPK] = text(statusPartition(j.Status, shardOf(j.ID, statusShards)))
 	it[listSK] = text(dueKey(j.CreatedAt, j.ID))
-	if at := j.DueAt(); at > 0 {
+	if at := j.DueEntry; at > 0 {
 		it[duePK], it[dueSK] = text(jobPartition(shardOf(j.ID, jobShards))), text(dueKey(at, j.ID))
 	}
 	if j.Status.Final() {
@@ -179,6 +180,9 @@ func readJob(it item) (core.Job, error) {
 		Reported:      core.JobReportMark{Attempt: r.number(reportAttr), Hash: r.text(reportHashAttr)},
 		Events:        r.number(eventsAttr),
 		Version:       r.number(versionAttr),
+	}
+	if due := r.text(dueSK); due != "" && r.err == nil {
+		job.DueEntry, r.err = deadlineOf(due)
 	}
 	return job, r.err
 }

@@ -24,12 +24,12 @@ type spend struct {
 // identity the process has read.
 type costs struct {
 	*world
-	t     *testing.T
+	t     testing.TB
 	clock *coretest.Clock
 	core  *core.Hub
 }
 
-func newCosts(t *testing.T) *costs {
+func newCosts(t testing.TB) *costs {
 	w := newWorld(t)
 	c := &costs{world: w, t: t, clock: coretest.NewClock()}
 	c.core = w.hub(c.clock)

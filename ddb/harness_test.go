@@ -38,12 +38,12 @@ type world struct {
 
 var tables atomic.Int64
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	return newWorldAt(t, time.Now)
 }
 
-func newWorldAt(t *testing.T, clock func() time.Time) *world {
+func newWorldAt(t testing.TB, clock func() time.Time) *world {
 	t.Helper()
 	server, err := fakeaws.Open(fakeaws.Options{Clock: clock})
 	if err != nil {
@@ -79,7 +79,7 @@ func newWorldAt(t *testing.T, clock func() time.Time) *world {
 }
 
 // keepPayloads gives the store a bucket for large payloads.
-func (w *world) keepPayloads(t *testing.T) {
+func (w *world) keepPayloads(t testing.TB) {
 	t.Helper()
 	bucket := ddb.PayloadBucket{Name: "payloads"}
 	bucket.Client = s3.NewFromConfig(w.aws.Config(), func(o *s3.Options) { o.UsePathStyle = true })
