@@ -54,7 +54,7 @@ probe: ## Hold the embedded AWS against awsprobe, in memory and durable
 
 .PHONY: crash
 crash: ## Kill the embedded AWS CRASH_ROUNDS times and look for lost writes
-	DRAWBRIDGE_CRASH_ROUNDS=$(CRASH_ROUNDS) go test ./localstack/fakeaws -run Crash -count=1 -v
+	DRAWBRIDGE_CRASH_ROUNDS=$(CRASH_ROUNDS) go test ./localstack/fakeaws -run Crash -count=1 -timeout 20m -v
 
 .PHONY: template
 template: ## Check template.yaml with cfn-lint and the SAM translator

@@ -228,7 +228,7 @@ func (f DeadLetterFilter) validate() error {
 		}
 	}
 	if f.To.Set {
-		if err := checkID("to", f.To.Value); err != nil {
+		if _, err := parseAddress("to", f.To.Value); err != nil {
 			return err
 		}
 	}

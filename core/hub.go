@@ -5,13 +5,13 @@ import "time"
 // Config is what a hub is made of. Every field is required but the ones that say
 // otherwise.
 type Config struct {
-	Presence    PresenceStore
-	Identity    IdentityStore
-	Idempotency IdempotencyStore
-	Messages    MessageStore
-	Sweeps      SweepStore
-	Clock       Clock
-	IDs         IDs
+	Presence PresenceStore
+	Identity IdentityStore
+	Messages MessageStore
+	Archive  ArchiveQueue
+	Sweeps   SweepStore
+	Clock    Clock
+	IDs      IDs
 
 	Humans  HumanRequestStore
 	Schemas SchemaChecker
@@ -23,13 +23,13 @@ type Config struct {
 // Hub carries out the operations. It keeps no state of its own but a short-lived
 // copy of the identity, and is safe for concurrent use.
 type Hub struct {
-	presence    PresenceStore
-	identity    *identityCache
-	idempotency IdempotencyStore
-	messages    MessageStore
-	sweeps      SweepStore
-	clock       Clock
-	ids         IDs
+	presence PresenceStore
+	identity *identityCache
+	messages MessageStore
+	archive  ArchiveQueue
+	sweeps   SweepStore
+	clock    Clock
+	ids      IDs
 
 	humans  HumanRequestStore
 	schemas SchemaChecker
@@ -41,13 +41,13 @@ type Hub struct {
 // New returns a hub. It makes no request.
 func New(c Config) *Hub {
 	return &Hub{
-		presence:    c.Presence,
-		identity:    newIdentityCache(c.Identity, c.Clock, c.IDs),
-		idempotency: c.Idempotency,
-		messages:    c.Messages,
-		sweeps:      c.Sweeps,
-		clock:       c.Clock,
-		ids:         c.IDs,
+		presence: c.Presence,
+		identity: newIdentityCache(c.Identity, c.Clock, c.IDs),
+		messages: c.Messages,
+		archive:  c.Archive,
+		sweeps:   c.Sweeps,
+		clock:    c.Clock,
+		ids:      c.IDs,
 
 		humans:  c.Humans,
 		schemas: c.Schemas,
@@ -57,6 +57,9 @@ func New(c Config) *Hub {
 	}
 }
 
+// ArchiveQueue returns the hub's archive queue.
+func (h *Hub) ArchiveQueue() ArchiveQueue { return h.archive }
+
 func (h *Hub) stamp(now time.Time) WriteStamp {
-	return WriteStamp{WriteID: h.ids.New(), Started: now}
+	return WriteStamp{WriteID: h.ids.New(), Started: now.Truncate(time.Microsecond)}
 }

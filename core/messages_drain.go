@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,11 @@ type DrainRequest struct {
 type Drained struct {
 	Messages   []Delivery // as this drain left them, in the order of draining
 	ServerTime Instant
+	// Unconfirmed are messages that this drain may have taken without knowing
+	// it: the store did not answer. They are not handed out, so that no message
+	// is twice; their trace tells what they are and whether they are still
+	// pending.
+	Unconfirmed []string
 }
 
 // The bounds of one drain.
@@ -48,7 +54,8 @@ const (
 // ends. With VisibilityMs it is handed out at least once: the lease lapses and
 // the next drain gets it. With neither, the drain changes nothing.
 //
-// Once it has taken a message it answers, whatever fails after that.
+// Once it has taken a message it answers, whatever fails after that, and names
+// the messages whose fate it does not know; so does the error when it has none.
 //
 // Errors: INVALID_ARGUMENT and those of the fences.
 func (h *Hub) Drain(ctx context.Context, r DrainRequest) (Drained, error) {
@@ -62,13 +69,24 @@ func (h *Hub) Drain(ctx context.Context, r DrainRequest) (Drained, error) {
 	started := h.clock.Now()
 	d := draining{
 		hub: h, r: r, now: InstantOf(started), fence: fenceOf(r.AgentID, r.Fences), identity: identity,
-		stamp: h.stamp(started), max: int(min(max(r.Max, 0), MaxDrain)),
+		started: started, max: int(min(max(r.Max, 0), MaxDrain)), met: map[string]bool{},
 	}
 	if err := d.run(ctx); err != nil && len(d.taken) == 0 {
-		return Drained{}, err
+		return Drained{}, d.naming(err)
 	}
 	h.markDispatched(ctx, d.taken, d.now)
-	return Drained{Messages: d.taken, ServerTime: d.now}, nil
+	return Drained{Messages: d.taken, ServerTime: d.now, Unconfirmed: d.unconfirmed}, nil
+}
+
+// naming lets an error name the messages that may have been taken.
+func (d *draining) naming(err error) error {
+	var known *Error
+	if len(d.unconfirmed) == 0 || !errors.As(err, &known) {
+		return err
+	}
+	named := *known
+	named.Details = map[string]any{"message_ids": d.unconfirmed}
+	return &named
 }
 
 func (r DrainRequest) validate() error {
@@ -101,18 +119,21 @@ type draining struct {
 	now      Instant
 	fence    Opt[AgentFence]
 	identity Identity
-	stamp    WriteStamp
+	started  time.Time
 	max      int
 
 	queue   []Delivery // read and not yet considered, in the order of draining
 	next    string     // where the pending ones go on
 	more    bool       // pending ones follow the last of the queue
 	looked  int
-	full    bool // the answer holds what it may
+	met     map[string]bool // ids considered: a message that moved between two reads is in both
+	full    bool            // the answer holds what it may
 	taken   []Delivery
 	size    PayloadSize
 	expired []Delivery
 	spent   []Delivery // handed out as often as they may be
+
+	unconfirmed []string
 }
 
 func (d *draining) run(ctx context.Context) error {
@@ -178,6 +199,7 @@ func (d *draining) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.looked += len(lapsed)
 	d.queue = append(d.queue, lapsed...)
 	slices.SortFunc(d.queue, inOrder)
 	return nil
@@ -234,13 +256,14 @@ func (d *draining) pick() []Delivery {
 			return batch
 		}
 		head := d.queue[0]
-		if d.wants(head) {
+		if !d.met[head.ID] && d.wants(head) {
 			if !d.fits(head) {
 				d.full = true
 				return batch
 			}
 			batch = append(batch, head)
 		}
+		d.met[head.ID] = true
 		d.queue = d.queue[1:]
 	}
 	d.full = len(d.taken)+len(batch) >= d.max
@@ -301,7 +324,7 @@ func (d *draining) take(ctx context.Context, batch []Delivery) error {
 	for i, delivery := range batch {
 		changes[i] = d.change(delivery)
 	}
-	outcomes, stale, err := d.hub.messages.ChangeDeliveries(ctx, changes, d.fence, d.stamp)
+	outcomes, stale, err := d.hub.messages.ChangeDeliveries(ctx, changes, d.fence, d.hub.stamp(d.started))
 	if err != nil {
 		return fmt.Errorf("take messages: %w", err)
 	}
@@ -319,7 +342,10 @@ func (d *draining) take(ctx context.Context, batch []Delivery) error {
 		size := batch[i].size()
 		d.size = PayloadSize{Answer: d.size.Answer - size.Answer, Framed: d.size.Framed - size.Framed}
 		d.full = false
-		if outcome.Err != nil && failed == nil {
+		if CodeOf(outcome.Err) == CodeOutcomeUnknown {
+			d.unconfirmed = append(d.unconfirmed, batch[i].ID)
+		}
+		if failed == nil {
 			failed = outcome.Err
 		}
 	}

@@ -449,7 +449,7 @@ type ControlRequest struct {
 
 // Control sends a command (contract 2.10).
 func (h *Hub) Control(ctx context.Context, r ControlRequest) (Published, error) {
-	if err := checkID("to_agent", r.To); err != nil {
+	if _, err := parseAddress("to_agent", r.To); err != nil {
 		return Published{}, err
 	}
 	if r.Command == "" {

@@ -186,7 +186,8 @@ type MessageStore interface {
 	// LoadPayloads reads the payloads that are kept apart, in place. One that is
 	// not there any more is Lost.
 	LoadPayloads(ctx context.Context, deliveries []Delivery) error
-	// ChangeDeliveries applies changes, each to a delivery of its own. With a
+	// ChangeDeliveries applies changes, each to a delivery of its own: the stamp
+	// of one must not be found on the delivery by another. With a
 	// fence they apply only while it holds; when it does not the agent as it
 	// stands is returned and nothing is changed.
 	ChangeDeliveries(ctx context.Context, changes []DeliveryChange, fence Opt[AgentFence], stamp WriteStamp) ([]ChangeOutcome, Opt[Agent], error)

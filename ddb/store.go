@@ -39,12 +39,11 @@ type Store struct {
 }
 
 var (
-	_ core.PresenceStore    = (*Store)(nil)
-	_ core.IdentityStore    = (*Store)(nil)
-	_ core.TokenStore       = (*Store)(nil)
-	_ core.IdempotencyStore = (*Store)(nil)
-	_ core.SweepStore       = (*Store)(nil)
-	_ core.MessageStore     = (*Store)(nil)
+	_ core.PresenceStore = (*Store)(nil)
+	_ core.IdentityStore = (*Store)(nil)
+	_ core.TokenStore    = (*Store)(nil)
+	_ core.SweepStore    = (*Store)(nil)
+	_ core.MessageStore  = (*Store)(nil)
 
 	_ core.HumanRequestStore = (*Store)(nil)
 	_ core.JobStore          = (*Store)(nil)

@@ -53,7 +53,7 @@ func (h *testHub) job(id string) answer {
 func (h *testHub) told(agent string) []string {
 	h.t.Helper()
 	var events []string
-	for _, m := range h.drained(agent) {
+	for _, m := range h.emptied(agent) {
 		payload := m["payload"].(map[string]any)
 		if payload["event"] != nil {
 			events = append(events, payload["event"].(string))
@@ -114,7 +114,7 @@ func TestTheContractsVectorsOfAssignments(t *testing.T) {
 		t.Errorf("a repeated report answers %s", again.text)
 	}
 	other := h.report(id, "failed", fields{"attempt": 2}).expect(t, 409, core.CodeAssignAlreadyFinal)
-	if other.at("data.status") != "succeeded" || len(h.drained("l")) != 0 {
+	if other.at("data.status") != "succeeded" || len(h.emptied("l")) != 0 {
 		t.Errorf("another outcome answers %s", other.text)
 	}
 
@@ -267,11 +267,11 @@ func TestRetriesWaitTheirDelay(t *testing.T) {
 	h.told("w")
 	for attempt, delay := range []time.Duration{10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour} {
 		a := h.report(id, "failed", fields{"attempt": attempt + 1}).expect(t, 200, "")
-		if a.at("data.status") != "queued" || a.number("data.retry_at_ms") != h.now()+delay.Milliseconds() || len(h.drained("w")) != 0 {
+		if a.at("data.status") != "queued" || a.number("data.retry_at_ms") != h.now()+delay.Milliseconds() || len(h.emptied("w")) != 0 {
 			t.Fatalf("retry %d: %s", attempt+1, a.text)
 		}
 		h.clock.advance(delay - time.Millisecond)
-		if a := h.job(id); a.at("data.last_message_id") != nil || len(h.drained("w")) != 0 {
+		if a := h.job(id); a.at("data.last_message_id") != nil || len(h.emptied("w")) != 0 {
 			t.Fatalf("retry %d is early: %s", attempt+1, a.text)
 		}
 		h.clock.advance(time.Millisecond)

@@ -21,8 +21,9 @@ const (
 	// each.
 	maxCachedTokens = 4096
 	// Wrong tokens that have to be looked up are let through at a rate, after
-	// a burst: guessing must not turn into load on the table. Tokens that are
-	// cached are not slowed down by it.
+	// a burst: guessing must not turn into load on the table. A token that the
+	// process has seen to be valid is no guess, so that nobody can lock out those
+	// who are at work.
 	guessBurst  = 100
 	guessPeriod = 100 * time.Millisecond
 	// maxToken is the longest bearer token that is looked at.
@@ -120,7 +121,8 @@ func (a *authenticator) cached(hash string) (core.Token, bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
-	if entry, ok := a.records[hash]; ok && now.Before(entry.until) {
+	entry, known := a.records[hash]
+	if known && now.Before(entry.until) {
 		return entry.token, true, nil
 	}
 	if until, ok := a.unknown[hash]; ok && now.Before(until) {
@@ -130,7 +132,7 @@ func (a *authenticator) cached(hash string) (core.Token, bool, error) {
 	if drained > 0 {
 		a.guesses, a.drained = max(0, a.guesses-drained), now
 	}
-	if a.guesses >= guessBurst {
+	if a.guesses >= guessBurst && !known {
 		return core.Token{}, false, &core.Error{
 			Code: core.CodeThrottled, Message: "too many unknown tokens were tried", RetryAfter: time.Second,
 		}
@@ -148,6 +150,7 @@ func (a *authenticator) remember(hash string, token core.Token, found bool) {
 		return
 	}
 	a.guesses++
+	delete(a.records, hash)
 	makeRoom(a.unknown)
 	a.unknown[hash] = now.Add(unknownTokenCacheTime)
 }

@@ -29,10 +29,10 @@ type Endpoint struct {
 	Summary string
 	// Creates: an Idempotency-Key header is honoured (compat rule 16).
 	Creates bool
+	// Finds: what the request names may not be there, which is a 404.
+	Finds bool
 	// Bare: the answer stands without the envelope (contract 2.20, 2.21).
 	Bare bool
-	// Finds: the request names something that may not be there, which is 404.
-	Finds bool
 	// ConflictStatus answers refusals of the conflict kind, 409 when zero.
 	ConflictStatus int
 

@@ -25,6 +25,7 @@ import (
 	"drawbridge/ddb"
 	"drawbridge/localstack/fakeaws"
 	"drawbridge/localstack/template"
+	"drawbridge/s3queue"
 )
 
 // testClock is a clock that moves when told.
@@ -121,7 +122,10 @@ func (h *testHub) newApp() *App {
 	h.t.Helper()
 	ids := core.NewIDs(h.clock, rand.Reader)
 	h.hub = core.New(core.Config{
-		Presence: h.store, Identity: h.store, Idempotency: h.store, Sweeps: h.store, Messages: h.store, Clock: h.clock, IDs: ids,
+		Presence: h.store, Identity: h.store, Sweeps: h.store, Messages: h.store, Clock: h.clock, IDs: ids,
+		Archive: s3queue.New(s3queue.Config{
+			S3: bucketClient(h.aws.Config()), Bucket: "payloads", Settings: core.DefaultArchiveSettings(), Clock: h.clock, IDs: ids,
+		}),
 		Humans: h.store, Schemas: Schemas{}, Sealer: h.sealer, Jobs: h.store, Relay: h.relay,
 	})
 	app, err := New(Config{

@@ -49,21 +49,16 @@ func (h *testHub) human(id string, more fields) answer {
 	return h.send("POST", "/bridge/hitl/get", body)
 }
 
-// drained empties an inbox and returns its messages.
-func (h *testHub) drained(agent string) []map[string]any {
+// emptied drains an inbox and returns its messages.
+func (h *testHub) emptied(agent string) []map[string]any {
 	h.t.Helper()
-	a := h.send("POST", "/bridge/context", fields{"agent_id": agent, "max_messages": 100}).expect(h.t, 200, "")
-	var messages []map[string]any
-	for _, m := range a.at("data.messages").([]any) {
-		messages = append(messages, m.(map[string]any))
-	}
-	return messages
+	return h.drained(fields{"agent_id": agent, "max_messages": 100})
 }
 
 // onlyMessage is the one message in an inbox.
 func (h *testHub) onlyMessage(agent string) map[string]any {
 	h.t.Helper()
-	messages := h.drained(agent)
+	messages := h.emptied(agent)
 	if len(messages) != 1 {
 		h.t.Fatalf("%s has %d messages, want 1: %v", agent, len(messages), messages)
 	}
@@ -124,7 +119,7 @@ func TestTheContractsVectorsOfHumanRequests(t *testing.T) {
 		id = h.question(fields{"default_action": action, "deadline_ms": 1000})
 		h.clock.advance(time.Second)
 		h.runSweep("sweep-messages") // 120: the message sweep is not the one
-		if messages := h.drained("a"); len(messages) != 0 {
+		if messages := h.emptied("a"); len(messages) != 0 {
 			t.Errorf("120: a message before its sweep: %v", messages)
 		}
 		h.runSweep("sweep-human-requests") // 120, 121
@@ -134,7 +129,7 @@ func TestTheContractsVectorsOfHumanRequests(t *testing.T) {
 			t.Errorf("120, 121: %v", m)
 		}
 		h.runSweep("sweep-human-requests")
-		if view := h.human(id, nil); view.at("data.state") != "timed_out" || view.at("data.action") != told || len(h.drained("a")) != 0 {
+		if view := h.human(id, nil); view.at("data.state") != "timed_out" || view.at("data.action") != told || len(h.emptied("a")) != 0 {
 			t.Errorf("120, 121: %s", view.text)
 		}
 	}
@@ -163,7 +158,7 @@ func TestAWaitThatEndsWithoutAnAnswerSaysPending(t *testing.T) {
 		t.Errorf("the wait answers %s", a.text)
 	}
 	h.clock.advance(time.Hour) // the message has expired, the answer has not
-	if a := h.human(id, nil).expect(t, 200, ""); a.at("data.response") != "yes" || len(h.drained("a")) != 0 {
+	if a := h.human(id, nil).expect(t, 200, ""); a.at("data.response") != "yes" || len(h.emptied("a")) != 0 {
 		t.Errorf("the request answers %s", a.text)
 	}
 }
@@ -277,7 +272,7 @@ func TestLateAnswersAreKeptWithinBounds(t *testing.T) {
 	}
 	late := h.human(id, nil).at("data.late_answers").([]any)
 	first := late[0].(map[string]any)
-	if len(late) != core.MaxLateAnswers || first["content"] != nil || first["content_cut"] != true || len(h.drained("a")) != 1 {
+	if len(late) != core.MaxLateAnswers || first["content"] != nil || first["content_cut"] != true || len(h.emptied("a")) != 1 {
 		t.Errorf("%d late answers, the first %v", len(late), first)
 	}
 }

@@ -15,7 +15,6 @@ import (
 type Store interface {
 	core.PresenceStore
 	core.IdentityStore
-	core.IdempotencyStore
 	core.TokenStore
 	core.SweepStore
 }
@@ -132,7 +131,7 @@ func (noJobs) ReadJobCounts(context.Context) (core.AssignCounts, error) {
 // NewHub returns a hub over a store.
 func NewHub(s Store, clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: s, Identity: s, Idempotency: s, Sweeps: s, Messages: noMessages{},
+		Presence: s, Identity: s, Sweeps: s, Messages: noMessages{},
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 		Jobs: noJobs{},
 	})

@@ -618,6 +618,34 @@ func testDrain(t *testing.T, open func(*testing.T) *post) {
 		}
 	})
 
+	// A message that is given back between the two reads of a drain is in both.
+	t.Run("a message that moves while it is drained is handed out once", func(t *testing.T) {
+		for _, fenced := range []bool{false, true} {
+			p := open(t)
+			r := drainOf("r")
+			if generation := p.register("r"); fenced {
+				r.Fences.Generation = core.Some(generation)
+			}
+			id := p.send("r")
+			lease := p.lease("r")
+			page, err := p.Store.ReadInbox(p.ctx, core.InboxScan{Inbox: "r", Lapsed: core.Some(p.now() + 10_000), Limit: 10})
+			p.must(err)
+			_, err = p.hub.Nack(p.ctx, core.NackRequest{AgentID: "r", Receipts: []string{lease[0].Receipt}})
+			p.must(err)
+			stale := page.Deliveries[0]
+			stale.State, stale.Deliveries = core.DeliveryPending, 0
+			moving := NewMessageHub(&twice{MessageStore: p.Store, copy: stale}, p.clock)
+			done, err := moving.Drain(p.ctx, r)
+			p.must(err)
+			if len(done.Messages) > 1 {
+				t.Fatalf("it was handed out %d times", len(done.Messages))
+			}
+			if len(done.Messages) == 0 {
+				p.wantIDs(p.drain(r), id)
+			}
+		}
+	})
+
 	t.Run("a stale owner drains, acknowledges and gives back nothing", func(t *testing.T) {
 		p := open(t)
 		old := p.register("r")
@@ -658,6 +686,20 @@ func testDrain(t *testing.T, open func(*testing.T) *post) {
 		}
 		t.Fatal("20 drains did not reach the message")
 	})
+}
+
+// twice shows one more delivery in every page of pending ones.
+type twice struct {
+	MessageStore
+	copy core.Delivery
+}
+
+func (s *twice) ReadInbox(ctx context.Context, scan core.InboxScan) (core.InboxPage, error) {
+	page, err := s.MessageStore.ReadInbox(ctx, scan)
+	if !scan.Lapsed.Set {
+		page.Deliveries = append([]core.Delivery{s.copy}, page.Deliveries...)
+	}
+	return page, err
 }
 
 func publishMany(p *post, r core.PublishRequest, n int) {

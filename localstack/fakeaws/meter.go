@@ -25,8 +25,8 @@ type Cost struct {
 	// never came.
 	Errors map[string]int
 	// ByOp splits the cost by operation ("UpdateItem", "PutObject"). A round
-	// belongs to the operation that began it. Refused signatures are under
-	// Unauthenticated.
+	// belongs to the operation that began it. Refused signatures, and bodies
+	// that were refused before, are under Unauthenticated.
 	ByOp map[string]OpCost
 	// ByIndex splits the units by "table" and "table/index".
 	ByIndex map[string]Units

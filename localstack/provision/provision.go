@@ -35,7 +35,11 @@ func Table(ctx context.Context, client *dynamodb.Client, t template.Table) (made
 		return false, err
 	}
 	if found != nil {
-		return false, match(t, found)
+		if err := match(t, found); err != nil {
+			return false, err
+		}
+		// A start that ended between the two steps has left this one undone.
+		return false, expire(ctx, client, t)
 	}
 	var race *ddbtypes.ResourceInUseException
 	if _, err := client.CreateTable(ctx, t.CreateInput()); err != nil && !errors.As(err, &race) {
@@ -51,20 +55,42 @@ func Table(ctx context.Context, client *dynamodb.Client, t template.Table) (made
 	return true, expire(ctx, client, t)
 }
 
+// expire turns on the table's time to live where it is not on.
 func expire(ctx context.Context, client *dynamodb.Client, t template.Table) error {
 	if t.TTLAttribute == "" {
 		return nil
 	}
-	_, err := client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+	on, err := expires(ctx, client, t)
+	if on || err != nil {
+		return err
+	}
+	_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
 		TableName: &t.Name,
 		TimeToLiveSpecification: &ddbtypes.TimeToLiveSpecification{
 			AttributeName: &t.TTLAttribute, Enabled: aws.Bool(true),
 		},
 	})
-	if err != nil {
-		return fmt.Errorf("turn on time to live of table %s: %w", t.Name, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	// Another start may have been faster; turning it on twice is refused.
+	if on, failed := expires(ctx, client, t); on && failed == nil {
+		return nil
+	}
+	return fmt.Errorf("turn on time to live of table %s: %w", t.Name, err)
+}
+
+// expires tells whether the table's time to live is on, or about to be.
+func expires(ctx context.Context, client *dynamodb.Client, t template.Table) (bool, error) {
+	out, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &t.Name})
+	if err != nil {
+		return false, fmt.Errorf("look up the time to live of table %s: %w", t.Name, err)
+	}
+	d := out.TimeToLiveDescription
+	if d == nil || aws.ToString(d.AttributeName) != t.TTLAttribute {
+		return false, nil
+	}
+	return d.TimeToLiveStatus == ddbtypes.TimeToLiveStatusEnabled || d.TimeToLiveStatus == ddbtypes.TimeToLiveStatusEnabling, nil
 }
 
 // Describe returns a table's description, or nil when there is no such table.

@@ -3,6 +3,7 @@ package dynamo
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A kind is one of DynamoDB's data types.
@@ -158,11 +159,13 @@ func (v value) comparable(other value) bool {
 }
 
 // length is what the function size() gives; false where it has no meaning.
-// A string counts in UTF-8 bytes: AWS's guide says "length", its PartiQL guide says
-// "size in bytes", and dynalite, written against live DynamoDB, counts bytes.
+// A string counts in characters: AWS's guide says "length". It does not say of what; no
+// recording of a text beyond ASCII is known, and nothing here depends on it.
 func (v value) length() (int, bool) {
 	switch {
-	case v.kind == kindString || v.kind == kindBinary:
+	case v.kind == kindString:
+		return utf8.RuneCountInString(v.text), true
+	case v.kind == kindBinary:
 		return len(v.text), true
 	case v.kind == kindMap:
 		return len(v.fields()), true

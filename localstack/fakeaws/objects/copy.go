@@ -29,6 +29,9 @@ func parseCopySource(h http.Header) (copySource, error) {
 		if s.versionID, ok = strings.CutPrefix(query, "versionId="); !ok || s.versionID == "" {
 			return s, invalidArgument("x-amz-copy-source", text, "Invalid copy source version id")
 		}
+		if err := checkVersionID(s.versionID); err != nil {
+			return s, err
+		}
 	}
 	return s, checkKey(s.key)
 }

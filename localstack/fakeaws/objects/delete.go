@@ -19,14 +19,16 @@ type deletion struct {
 }
 
 func (e *Engine) deleteObject(req *request) (engine.Response, error) {
-	if req.header.Get("If-None-Match") != "" {
+	ifMatch := req.header.Get("If-Match")
+	switch {
+	case len(req.header["If-None-Match"]) > 0:
 		return engine.Response{}, headerNotImplemented("If-None-Match", "A delete accepts If-Match only")
+	case ifMatch == "" && len(req.header["If-Match"]) > 0:
+		return engine.Response{}, conditionNotAccepted("If-Match")
 	}
-	id := req.query.Get("versionId")
-	if id != "" {
-		if err := checkVersionID(id); err != nil {
-			return engine.Response{}, err
-		}
+	id, err := req.versionID()
+	if err != nil {
+		return engine.Response{}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,7 +37,7 @@ func (e *Engine) deleteObject(req *request) (engine.Response, error) {
 		return engine.Response{}, err
 	}
 	c := e.begin()
-	d, err := e.delete(c, b, req.key, id, req.header.Get("If-Match"))
+	d, err := e.delete(c, b, req.key, id, ifMatch)
 	if err != nil {
 		return engine.Response{}, err
 	}
