@@ -363,7 +363,12 @@ func TestStaleActorsNeitherAssignNorReport(t *testing.T) {
 	for _, path := range []string{"cancel", "retry"} {
 		h.send("POST", "/bridge/assign/"+path, fields{"job_id": id, "presence_generation": 1, "supervisor_agent": "l"}).expect(t, 409, core.CodeStalePresenceOwner)
 	}
+	// oban-bg/oban#1087: a creation that was refused has not used its key.
+	h.assigned(stale, "idempotency-key", "k").expect(t, 409, core.CodeStalePresenceOwner)
 	h.mustNotWrite(before, "stale actors")
+	if a := h.assigned(live, "idempotency-key", "k").expect(t, 200, ""); a.has("replayed") {
+		t.Errorf("a refused creation is replayed: %s", a.text)
+	}
 	h.report(id, "succeeded", live).expect(t, 200, "")
 	h.report(id, "failed", fields{"attempt": 9, "presence_generation": 1}).expect(t, 409, core.CodeStalePresenceOwner)
 }

@@ -217,6 +217,17 @@ func TestAnAgentDoesNotAnswerItsOwnQuestion(t *testing.T) {
 	h.submit(id, "accept", nil).expect(t, 200, "")
 }
 
+// doubling is a schema whose every definition leads twice to the next: judging
+// by it would never end.
+func doubling() fields {
+	definitions := fields{"d64": true}
+	for i := range 64 {
+		next := fields{"$ref": fmt.Sprint("#/$defs/d", i+1)}
+		definitions[fmt.Sprint("d", i)] = fields{"allOf": []any{next, next}}
+	}
+	return fields{"$defs": definitions, "$ref": "#/$defs/d0"}
+}
+
 func TestAnAcceptedAnswerSatisfiesTheSchema(t *testing.T) {
 	h := newTestHub(t)
 	schema := fields{"type": "object", "required": []string{"n"}, "properties": fields{"n": fields{"type": "integer"}}}
@@ -231,7 +242,7 @@ func TestAnAcceptedAnswerSatisfiesTheSchema(t *testing.T) {
 		"no schema": fields{"type": 5}, "a reference out": fields{"$ref": "https://example.com/s.json"},
 		"a file": fields{"$ref": "file:///etc/passwd"}, "no target": fields{"$ref": "#/nowhere"}, "too deep": deep,
 		"too large": fields{"description": strings.Repeat("x", 20_000)}, "a bad pattern": fields{"pattern": "("},
-		"an id that is none": fields{"$id": ":"},
+		"an id that is none": fields{"$id": ":"}, "doubling references": doubling(),
 	} {
 		a := h.send("POST", "/bridge/hitl/request", fields{"requester_agent": "a", "kind": "text", "prompt": "p", "requested_schema": bad})
 		if a.status != 400 || a.at("error.details.field") != "requested_schema" || strings.Contains(a.text, "passwd") {

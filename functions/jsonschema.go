@@ -14,6 +14,10 @@ import (
 // nested: both are walked by recursion.
 const maxSchemaDepth = 32
 
+// maxSchemaRefs bounds the references in a schema: each may be followed from
+// several others, so that the work grows with the power of their number.
+const maxSchemaRefs = 16
+
 // Schemas judges JSON Schemas (draft 2020-12 unless $schema names another) and
 // values by them. A reference leads nowhere but into the schema itself or into
 // the drafts' own meta-schemas: nothing is loaded.
@@ -66,6 +70,9 @@ func compileSchema(schema json.RawMessage) (*jsonschema.Schema, string) {
 	if err != nil {
 		return nil, "it is not JSON"
 	}
+	if references(document) > maxSchemaRefs {
+		return nil, fmt.Sprintf("it has more than %d references", maxSchemaRefs)
+	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
 	if err := compiler.AddResource(schemaLocation, document); err != nil {
@@ -104,6 +111,25 @@ func firstFailure(failed *jsonschema.ValidationError) string {
 	}
 	keyword := strings.Join(failed.ErrorKind.KeywordPath(), "/")
 	return fmt.Sprintf("at %s: %s", strings.ToValidUTF8(place, ""), keyword)
+}
+
+// references counts the members of a schema that lead to another part of it.
+func references(value any) int {
+	count := 0
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef" {
+				count++
+			}
+			count += references(member)
+		}
+	case []any:
+		for _, element := range v {
+			count += references(element)
+		}
+	}
+	return count
 }
 
 // depth is how deep the arrays and objects of a JSON value are nested.
