@@ -22,7 +22,7 @@ var layers = []struct {
 	{"core", []string{"github.com/google/uuid"}},
 	{"ddb", []string{module + "/core", "github.com/aws/"}},
 	{"s3queue", []string{module + "/core", "github.com/aws/"}},
-	{"functions", []string{module + "/core", module + "/ddb", module + "/s3queue", module + "/functions", "github.com/aws/"}},
+	{"functions", []string{module + "/core", module + "/ddb", module + "/s3queue", module + "/functions", "github.com/aws/", "github.com/santhosh-tekuri/jsonschema"}},
 }
 
 // testsMay lists what tests of every layer but core may import beside: they run

@@ -58,6 +58,19 @@ const (
 	CodeNotDead            Code = "NOT_DEAD"
 	CodeAlreadyRedriven    Code = "ALREADY_REDRIVEN"
 
+	CodeAlreadyHandled           Code = "ALREADY_HANDLED"
+	CodeInvalidAction            Code = "INVALID_ACTION"
+	CodeDeadlinePassed           Code = "DEADLINE_PASSED"
+	CodeSchemaMismatch           Code = "SCHEMA_MISMATCH"
+	CodeCredentialsNotSealed     Code = "CREDENTIALS_NOT_SEALED"
+	CodeAssignNotFound           Code = "ASSIGN_NOT_FOUND"
+	CodeAssignWorkerMismatch     Code = "ASSIGN_WORKER_MISMATCH"
+	CodeAssignSupervisorMismatch Code = "ASSIGN_SUPERVISOR_MISMATCH"
+	CodeAssignAttemptMismatch    Code = "ASSIGN_ATTEMPT_MISMATCH"
+	CodeAssignAlreadyFinal       Code = "ASSIGN_ALREADY_FINAL"
+	CodeAssignActive             Code = "ASSIGN_ACTIVE"
+	CodeAssignRetryExhausted     Code = "ASSIGN_RETRY_EXHAUSTED"
+
 	CodeProjectIDInvalid             Code = "PROJECT_ID_INVALID"
 	CodeSessionIDInvalid             Code = "SESSION_ID_INVALID"
 	CodeHostIDInvalid                Code = "HOST_ID_INVALID"
@@ -127,6 +140,19 @@ var Codes = []CodeEntry{
 	{CodeNotDead, KindConflict, false, "The message did not die this death."},
 	{CodeAlreadyRedriven, KindConflict, false, "This dead letter was redriven before."},
 
+	{CodeAlreadyHandled, KindConflict, false, "The human request was answered before."},
+	{CodeInvalidAction, KindInvalid, false, "The action is not accept, decline or cancel."},
+	{CodeDeadlinePassed, KindConflict, false, "The human request's deadline has passed; the answer is kept as a late one."},
+	{CodeSchemaMismatch, KindInvalid, false, "The answer does not satisfy the human request's schema."},
+	{CodeCredentialsNotSealed, KindConflict, false, "This hub has no key to seal credentials with; nothing was stored."},
+	{CodeAssignNotFound, KindNotFound, false, "There is no such job."},
+	{CodeAssignWorkerMismatch, KindConflict, false, "The job is another worker's."},
+	{CodeAssignSupervisorMismatch, KindConflict, false, "The job is another supervisor's."},
+	{CodeAssignAttemptMismatch, KindConflict, false, "The job is at another attempt; details.preserved_message_id names the message that keeps the report."},
+	{CodeAssignAlreadyFinal, KindConflict, false, "The job has ended; data is its snapshot."},
+	{CodeAssignActive, KindConflict, false, "The job is queued or running; data is its snapshot."},
+	{CodeAssignRetryExhausted, KindConflict, false, "The job has no retry left."},
+
 	{CodeProjectIDInvalid, KindInvalid, false, "project_id is not prj_ and 22 characters of A-Za-z0-9_-."},
 	{CodeSessionIDInvalid, KindInvalid, false, "session_id is blank or over 256 characters."},
 	{CodeHostIDInvalid, KindInvalid, false, "host_id is not hst_ and characters of A-Za-z0-9_- (at most 128), or disagrees with a locator."},
@@ -183,8 +209,8 @@ type Error struct {
 	// Details tells what is wrong with the request: "field" names the field.
 	Details map[string]any
 	// Data is what the caller needs to go on: an Identity for the identity
-	// fences, a StalePresence for the generation fence, an ArchiveJob for a refusal
-	// about that job, nil otherwise.
+	// fences, a StalePresence for the generation fence, an ArchiveJob or a Job for
+	// a refusal about that job, nil otherwise.
 	Data any
 	// RetryAfter is how long to wait before repeating; zero says nothing.
 	RetryAfter time.Duration

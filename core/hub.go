@@ -2,7 +2,8 @@ package core
 
 import "time"
 
-// Config is what a hub is made of. Every field is required.
+// Config is what a hub is made of. Every field is required but the ones that say
+// otherwise.
 type Config struct {
 	Presence PresenceStore
 	Identity IdentityStore
@@ -11,6 +12,12 @@ type Config struct {
 	Sweeps   SweepStore
 	Clock    Clock
 	IDs      IDs
+
+	Humans  HumanRequestStore
+	Schemas SchemaChecker
+	Sealer  Sealer // may be nil: then no credential is asked for
+	Jobs    JobStore
+	Relay   EventRelay // may be nil: then no event leaves the hub but to its readers
 }
 
 // Hub carries out the operations. It keeps no state of its own but a short-lived
@@ -23,6 +30,12 @@ type Hub struct {
 	sweeps   SweepStore
 	clock    Clock
 	ids      IDs
+
+	humans  HumanRequestStore
+	schemas SchemaChecker
+	sealer  Sealer
+	jobs    JobStore
+	relay   EventRelay
 }
 
 // New returns a hub. It makes no request.
@@ -35,6 +48,12 @@ func New(c Config) *Hub {
 		sweeps:   c.Sweeps,
 		clock:    c.Clock,
 		ids:      c.IDs,
+
+		humans:  c.Humans,
+		schemas: c.Schemas,
+		sealer:  c.Sealer,
+		jobs:    c.Jobs,
+		relay:   c.Relay,
 	}
 }
 

@@ -74,6 +74,7 @@ func (h *Hub) Drain(ctx context.Context, r DrainRequest) (Drained, error) {
 	if err := d.run(ctx); err != nil && len(d.taken) == 0 {
 		return Drained{}, d.naming(err)
 	}
+	h.markDispatched(ctx, d.taken, d.now)
 	return Drained{Messages: d.taken, ServerTime: d.now, Unconfirmed: d.unconfirmed}, nil
 }
 

@@ -171,12 +171,19 @@ func (h *Hub) describeHub(ctx context.Context, r *StatusReport, now Instant, met
 	if !metrics {
 		return nil
 	}
+	counted := inBackground(func() error {
+		counts, err := h.jobs.ReadJobCounts(ctx)
+		r.Assigns = &counts
+		return err
+	})
 	depths, err := h.depths(ctx)
+	if failed := counted(); failed != nil {
+		return fmt.Errorf("read job counts: %w", failed)
+	}
 	if err != nil {
 		return err
 	}
 	r.Queues = &depths
-	r.Assigns = &AssignCounts{AsOf: now}
 	return nil
 }
 

@@ -12,10 +12,17 @@ const (
 	SweepPresence = "presence"
 	SweepMessages = "messages"
 	SweepArchive  = "archive-queue"
+
+	SweepHumanRequests = "human-requests"
+	SweepAssignments   = "assignments"
+	SweepEvents        = "events"
 )
 
 // SweepNames lists every sweep, in the order health reports them.
-var SweepNames = []string{SweepPresence, SweepMessages, SweepArchive}
+var SweepNames = []string{
+	SweepPresence, SweepMessages, SweepArchive,
+	SweepHumanRequests, SweepAssignments, SweepEvents,
+}
 
 // SweepReport is what one run of a sweep did.
 type SweepReport struct {
@@ -64,6 +71,10 @@ func (h *Hub) sweepRuns() map[string]func(context.Context) (SweepReport, error) 
 		SweepPresence: h.sweepPresence,
 		SweepMessages: h.sweepMessages,
 		SweepArchive:  h.sweepArchive,
+
+		SweepHumanRequests: h.sweepHumanRequests,
+		SweepAssignments:   h.sweepAssignments,
+		SweepEvents:        h.sweepEvents,
 	}
 }
 

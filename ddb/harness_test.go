@@ -2,7 +2,9 @@ package ddb_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,12 +38,12 @@ type world struct {
 
 var tables atomic.Int64
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	return newWorldAt(t, time.Now)
 }
 
-func newWorldAt(t *testing.T, clock func() time.Time) *world {
+func newWorldAt(t testing.TB, clock func() time.Time) *world {
 	t.Helper()
 	server, err := fakeaws.Open(fakeaws.Options{Clock: clock})
 	if err != nil {
@@ -77,7 +79,7 @@ func newWorldAt(t *testing.T, clock func() time.Time) *world {
 }
 
 // keepPayloads gives the store a bucket for large payloads.
-func (w *world) keepPayloads(t *testing.T) {
+func (w *world) keepPayloads(t testing.TB) {
 	t.Helper()
 	bucket := ddb.PayloadBucket{Name: "payloads"}
 	bucket.Client = s3.NewFromConfig(w.aws.Config(), func(o *s3.Options) { o.UsePathStyle = true })
@@ -93,6 +95,7 @@ func (w *world) hub(clock core.Clock) *core.Hub {
 	return core.New(core.Config{
 		Presence: w.store, Identity: w.store, Sweeps: w.store, Messages: w.store,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
+		Humans: w.store, Schemas: noSchemas{}, Sealer: plainSealer{}, Jobs: w.store,
 	})
 }
 
@@ -206,4 +209,25 @@ func (n *network) resendWrites() {
 			_ = response.Body.Close() // the answer to a copy goes nowhere
 		}
 	}
+}
+
+// noSchemas takes every schema and every value.
+type noSchemas struct{}
+
+func (noSchemas) CheckSchema(json.RawMessage) string                 { return "" }
+func (noSchemas) CheckValue(json.RawMessage, json.RawMessage) string { return "" }
+
+// plainSealer marks what it seals: it hides nothing, and opens nothing else.
+type plainSealer struct{}
+
+func (plainSealer) Seal(_ context.Context, plain []byte, context string) ([]byte, error) {
+	return append([]byte(context+":"), plain...), nil
+}
+
+func (plainSealer) Open(_ context.Context, sealed []byte, context string) ([]byte, error) {
+	plain, ours := bytes.CutPrefix(sealed, []byte(context+":"))
+	if !ours {
+		return nil, errors.New("sealed for something else")
+	}
+	return plain, nil
 }

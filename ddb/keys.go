@@ -39,6 +39,11 @@ const (
 	fanoutShards     = 16 // of the due entries of fan-outs under way
 	deadLetterShards = 8  // of the dead letters, and of the redriven ones
 	traceShards      = 4  // of a trace
+
+	humanShards   = 8  // of the due entries of human requests
+	pendingShards = 4  // of the list of the pending ones
+	jobShards     = 16 // of the due entries of jobs, and of their events
+	statusShards  = 4  // of the list of jobs of one status
 )
 
 // A key is an item's primary key.
@@ -56,6 +61,13 @@ func answerKey(correlationID string) key { return key{"answer#" + correlationID,
 func countsKey() key                     { return key{"rollup#messages", "counts"} }
 func followerKey(topic, id string) key {
 	return key{topicPartition(topic, shardOf(id, topicShards)), id}
+}
+
+func humanKey(id string) key { return key{"human#" + id, "request"} }
+func jobKey(id string) key   { return key{"job#" + id, "job"} }
+func jobCountsKey() key      { return key{"rollup#jobs", "counts"} }
+func eventKey(jobID string, seq int64) key {
+	return key{eventPartition(jobID), eventPosition(seq)}
 }
 
 // topicPartition holds the agents that may follow a topic. A follower's entry
@@ -155,3 +167,23 @@ func deadKey(d core.Delivery) string {
 func tracePartition(traceID string, shard int) string {
 	return fmt.Sprintf("trace#%s#%d", traceID, shard)
 }
+
+// humanPartition is a shard of the pending human requests in order of their
+// deadline, pendingPartition one of the same in order of their creation.
+func humanPartition(shard int) string   { return fmt.Sprintf("human#%d", shard) }
+func pendingPartition(shard int) string { return fmt.Sprintf("human#pending#%d", shard) }
+
+// jobPartition is a shard of the jobs in order of when they are due.
+func jobPartition(shard int) string { return fmt.Sprintf("job#%d", shard) }
+
+// statusPartition is a shard of the jobs of one stored status.
+func statusPartition(status core.JobStatus, shard int) string {
+	return fmt.Sprintf("job#%s#%d", status, shard)
+}
+
+// eventPartition holds a job's events, eventPosition orders them.
+func eventPartition(jobID string) string { return "events#" + jobID }
+func eventPosition(seq int64) string     { return fmt.Sprintf("%010d", seq) }
+
+// relayPartition is a shard of the events to relay.
+func relayPartition(shard int) string { return fmt.Sprintf("events#%d", shard) }

@@ -35,6 +35,7 @@ type Store struct {
 	fingerprint string
 	payloads    PayloadBucket
 	retention   time.Duration
+	relaying    bool // events are kept for the relay
 }
 
 var (
@@ -43,6 +44,9 @@ var (
 	_ core.TokenStore    = (*Store)(nil)
 	_ core.SweepStore    = (*Store)(nil)
 	_ core.MessageStore  = (*Store)(nil)
+
+	_ core.HumanRequestStore = (*Store)(nil)
+	_ core.JobStore          = (*Store)(nil)
 )
 
 // Open returns the store over a table as the template declares it. It makes no

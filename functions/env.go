@@ -33,6 +33,9 @@ const (
 	envLogLevel    = "AWS_LAMBDA_LOG_LEVEL"
 	envBucket      = "BUCKET_NAME"
 	envRetention   = "DRAWBRIDGE_MESSAGE_RETENTION_DAYS"
+	envKey         = "DRAWBRIDGE_CREDENTIAL_KEY_ID"
+	envBus         = "DRAWBRIDGE_EVENT_BUS"
+	envRelay       = "DRAWBRIDGE_EVENT_RELAY"
 )
 
 // Settings say where a hub keeps its state and who may call it.
@@ -43,6 +46,13 @@ type Settings struct {
 	Retention   time.Duration // of settled messages; zero takes the usual one
 	CORSOrigins []string
 	Log         *slog.Logger
+
+	// CredentialKey is the id of the KMS key that seals credentials, "" for none;
+	// CredentialKeyFile a key file that is taken instead.
+	CredentialKey     string
+	CredentialKeyFile string
+	// EventBus is the bus that job events are relayed to, "" for none.
+	EventBus string
 }
 
 // FromEnv builds the App of a deployed function: settings from getenv, clients
@@ -72,6 +82,12 @@ func SettingsFrom(getenv func(string) string) (Settings, error) {
 		CORSOrigins: SplitOrigins(getenv(envCORSOrigins)),
 		Log:         NewLog(os.Stdout, getenv(envLogLevel)),
 	}
+	if key := getenv(envKey); key != noKey {
+		s.CredentialKey = key
+	}
+	if getenv(envRelay) == relayOn {
+		s.EventBus = getenv(envBus)
+	}
 	if s.Table == "" {
 		return Settings{}, errors.New(envTable + " is not set: it names the hub's table")
 	}
@@ -95,15 +111,41 @@ func Open(cfg aws.Config, s Settings) (*App, error) {
 	if err := store.KeepMessages(ddb.Messages{Retention: s.Retention, Payloads: ddb.PayloadBucket{Client: bucketClient(cfg), Name: s.Bucket}}); err != nil {
 		return nil, err
 	}
+	sealer, err := s.sealer(cfg)
+	if err != nil {
+		return nil, err
+	}
 	hub := core.New(core.Config{
 		Presence: store, Identity: store, Sweeps: store, Messages: store, Clock: clock, IDs: ids,
 		Archive: s3queue.New(s3queue.Config{
 			S3: bucketClient(cfg), Bucket: s.Bucket, Settings: core.DefaultArchiveSettings(), Clock: clock, IDs: ids,
 		}),
+		Humans: store, Schemas: Schemas{}, Sealer: sealer, Jobs: store, Relay: s.relay(cfg, store),
 	})
 	return New(Config{
 		Hub: hub, Tokens: store, Clock: clock, IDs: ids, Log: s.Log, Version: Version, CORSOrigins: s.CORSOrigins,
 	})
+}
+
+// sealer is what credentials are sealed with, nil where there is no key.
+func (s Settings) sealer(cfg aws.Config) (core.Sealer, error) {
+	switch {
+	case s.CredentialKeyFile != "":
+		return OpenKeyFile(s.CredentialKeyFile)
+	case s.CredentialKey != "":
+		return newKMSSealer(cfg, s.CredentialKey), nil
+	}
+	return nil, nil
+}
+
+// relay is what job events are relayed with, nil where they are not. The store
+// keeps what is to be relayed only then.
+func (s Settings) relay(cfg aws.Config, store *ddb.Store) core.EventRelay {
+	if s.EventBus == "" {
+		return nil
+	}
+	store.RelayEvents()
+	return newBusRelay(cfg, s.EventBus)
 }
 
 // bucketClient addresses buckets by path where the endpoint is not AWS's own:

@@ -62,6 +62,8 @@ type testHub struct {
 	schema *jsonschema.Compiler
 	cached map[string]*jsonschema.Schema
 	token  string // of an operator
+	sealer core.Sealer
+	relay  core.EventRelay
 }
 
 type lockedBuffer struct {
@@ -124,6 +126,7 @@ func (h *testHub) newApp() *App {
 		Archive: s3queue.New(s3queue.Config{
 			S3: bucketClient(h.aws.Config()), Bucket: "payloads", Settings: core.DefaultArchiveSettings(), Clock: h.clock, IDs: ids,
 		}),
+		Humans: h.store, Schemas: Schemas{}, Sealer: h.sealer, Jobs: h.store, Relay: h.relay,
 	})
 	app, err := New(Config{
 		Hub: h.hub, Tokens: h.store, Clock: h.clock, IDs: ids, Log: NewLog(h.log, "DEBUG"), Version: Version,

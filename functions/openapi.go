@@ -310,6 +310,9 @@ func (c schemaSet) failure() schema {
 	return reference
 }
 
+// A union is an answer that has one of several forms, and encodes itself so.
+type union interface{ forms() []reflect.Type }
+
 // of describes how encoding/json writes a type.
 func (c schemaSet) of(t reflect.Type) schema {
 	switch {
@@ -317,6 +320,13 @@ func (c schemaSet) of(t reflect.Type) schema {
 		return schema{}
 	case t == reflect.TypeFor[core.Instant]():
 		return schema{"type": "integer", "description": "Milliseconds since the Unix epoch."}
+	}
+	if u, ok := reflect.Zero(t).Interface().(union); ok {
+		var forms []any
+		for _, form := range u.forms() {
+			forms = append(forms, c.of(form))
+		}
+		return schema{"anyOf": forms}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -80,6 +80,50 @@ func Endpoints() []Endpoint {
 			Summary: "Give dead letters a new life",
 		}, redrive),
 		serve(Endpoint{
+			Name: "hitl-request", Method: http.MethodPost, Path: "/bridge/hitl/request", Scope: core.ScopeAgent, Creates: true,
+			Summary: "Ask a person, with a deadline",
+		}, askHuman),
+		serve(Endpoint{
+			Name: "hitl-submit", Method: http.MethodPost, Path: "/bridge/hitl/submit", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Answer a human request: the first answer wins",
+		}, submitHuman),
+		serve(Endpoint{
+			Name: "hitl-get", Method: http.MethodPost, Path: "/bridge/hitl/get", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Read a human request, or wait for up to 25 seconds for its end",
+		}, getHuman),
+		serve(Endpoint{
+			Name: "hitl-pending", Method: http.MethodGet, Path: "/bridge/hitl/pending", Scope: core.ScopeRead,
+			Summary: "List the human requests that wait for a person, oldest first",
+		}, pendingHuman),
+		serve(Endpoint{
+			Name: "hitl-pending", Method: http.MethodPost, Path: "/bridge/hitl/pending", Scope: core.ScopeRead,
+			Summary: "The same as GET",
+		}, pendingHuman),
+		serve(Endpoint{
+			Name: "assign-async", Method: http.MethodPost, Path: "/bridge/assign/async", Scope: core.ScopeAgent, Creates: true,
+			Summary: "Give a job to a worker",
+		}, assign),
+		serve(Endpoint{
+			Name: "assign-result", Method: http.MethodPost, Path: "/bridge/assign/result", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Report on a job: progress, or its result",
+		}, reportAssign),
+		serve(Endpoint{
+			Name: "assign-status", Method: http.MethodPost, Path: "/bridge/assign/status", Scope: core.ScopeRead, Finds: true,
+			Summary: "Read a job, or list jobs, newest first",
+		}, assignStatus),
+		serve(Endpoint{
+			Name: "assign-retry", Method: http.MethodPost, Path: "/bridge/assign/retry", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Begin another attempt of a job that has ended",
+		}, retryAssign),
+		serve(Endpoint{
+			Name: "assign-cancel", Method: http.MethodPost, Path: "/bridge/assign/cancel", Scope: core.ScopeAgent, Finds: true,
+			Summary: "End a job and tell its worker",
+		}, cancelAssign),
+		serve(Endpoint{
+			Name: "events", Method: http.MethodGet, Path: "/bridge/events", Scope: core.ScopeRead, Finds: true,
+			Summary: "Follow the changes of a job or an agent, waiting for up to 25 seconds",
+		}, followEvents),
+		serve(Endpoint{
 			Name: "queue-enqueue", Method: http.MethodPost, Path: "/bridge/queue/enqueue", Scope: core.ScopeAgent,
 			Summary: "Ask to archive one state of a file, or up to 500",
 		}, enqueue),

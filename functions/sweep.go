@@ -24,6 +24,9 @@ func Sweeps() []Sweep {
 		{Name: "sweep-agents", Run: core.SweepPresence},
 		{Name: "sweep-messages", Run: core.SweepMessages},
 		{Name: "sweep-archive-queue", Run: core.SweepArchive},
+		{Name: "sweep-human-requests", Run: core.SweepHumanRequests},
+		{Name: "sweep-assignments", Run: core.SweepAssignments},
+		{Name: "sweep-events", Run: core.SweepEvents},
 	}
 }
 

@@ -69,6 +69,9 @@ func (i *iam) Do(r *http.Request) (*http.Response, error) {
 	if name == "" {
 		return i.next.Do(r) // the test itself
 	}
+	if service, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "."); elsewhere[service] != "" {
+		return i.elsewhere(name, elsewhere[service]+":"+op, r)
+	}
 	needs, err := i.needsOf(r)
 	if err != nil {
 		return nil, err
@@ -94,6 +97,39 @@ func hidden(resp *http.Response) *http.Response {
 	resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(denied)), int64(len(denied))
 	resp.Header.Del("Content-Length")
 	return resp
+}
+
+// elsewhere names the services that the embedded AWS does not have, by the
+// target of their requests.
+var elsewhere = map[string]string{"AWSEvents": "events", "TrentService": "kms"}
+
+// elsewhere answers for those services: the bus takes every event, and the key
+// seals nothing but gives back what it got.
+func (i *iam) elsewhere(name, action string, r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	f, _ := i.template.Function(name)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, p := range permissions(f) {
+		if p.action != action {
+			continue
+		}
+		i.used[p] = true
+		var sent struct{ Plaintext, CiphertextBlob []byte }
+		_ = json.Unmarshal(body, &sent) // an event holds neither
+		answer, err := json.Marshal(map[string]any{
+			"CiphertextBlob": sent.Plaintext, "Plaintext": sent.CiphertextBlob, "KeyId": "key",
+			"FailedEntryCount": 0, "Entries": []map[string]string{{"EventId": "1"}},
+		})
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-amz-json-1.1"}},
+			Body: io.NopCloser(bytes.NewReader(answer)), Request: r,
+		}, err
+	}
+	return nil, fmt.Errorf("AccessDeniedException: %s may not %s", name, action)
 }
 
 // needsOf tells what a request needs: a DynamoDB call by its target and body, an
@@ -303,6 +339,7 @@ func (g *guarded) cold() {
 	log := slog.New(slog.NewJSONHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	app, err := functions.Open(g.cfg, functions.Settings{
 		Table: g.iam.template.Tables[0].Name, Bucket: g.iam.template.Buckets[0].Name, Log: log,
+		CredentialKey: "key", EventBus: "events",
 	})
 	if err != nil {
 		g.t.Fatal(err)
@@ -428,6 +465,8 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 				g.letter("a", `"type":"event"`, "")
 				g.do(200, "POST", "/bridge/context", `{"agent_id":"a"}`)
 			})
+			g.do(200, "POST", "/bridge/assign/async", `{"supervisor_agent":"a","worker_agent":"a","task":"t"}`)
+			g.do(200, "POST", "/bridge/context", `{"agent_id":"a"}`)
 		},
 		"ack": func(g *guarded) {
 			g.do(200, "POST", "/bridge/ack", `{"agent_id":"a","message_ids":["m"]}`)
@@ -452,6 +491,67 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.died()
 			g.followed()
 			g.do(200, "POST", "/bridge/dead-letters/redrive", `{"filter":{}}`)
+		},
+		"hitl-request": func(g *guarded) {
+			const question = `{"requester_agent":"a","kind":"text","prompt":"p"`
+			g.do(200, "POST", "/bridge/register", register)
+			g.do(200, "POST", "/bridge/hitl/request", question+`,"presence_generation":1}`, "Idempotency-Key", "k")
+			g.unanswered("PutItem", "human#*", func() { g.do(200, "POST", "/bridge/hitl/request", question+`}`) })
+		},
+		"hitl-submit": func(g *guarded) {
+			id := g.asked(`"kind":"credential"`)
+			g.do(200, "POST", "/bridge/hitl/submit", `{"request_id":"`+id+`","action":"accept","content":"secret"}`)
+		},
+		"hitl-get": func(g *guarded) {
+			g.do(404, "POST", "/bridge/hitl/get", `{"request_id":"x"}`)
+			g.do(200, "POST", "/bridge/register", register)
+			id := g.asked(`"kind":"credential"`)
+			g.do(200, "POST", "/bridge/hitl/submit", `{"request_id":"`+id+`","action":"accept","content":"secret"}`)
+			g.do(200, "POST", "/bridge/hitl/get", `{"request_id":"`+id+`","presence_generation":1}`)
+			id = g.asked(`"deadline_ms":1000`)
+			time.Sleep(1100 * time.Millisecond)
+			g.do(200, "POST", "/bridge/hitl/get", `{"request_id":"`+id+`"}`)
+		},
+		"hitl-pending": func(g *guarded) {
+			g.asked(`"deadline_ms":1000`)
+			time.Sleep(1100 * time.Millisecond)
+			g.do(200, "GET", "/bridge/hitl/pending", "")
+		},
+		"assign-async": func(g *guarded) {
+			const job = `{"supervisor_agent":"a","worker_agent":"w","task":"`
+			g.do(200, "POST", "/bridge/register", register)
+			g.do(200, "POST", "/bridge/assign/async", job+large+`","presence_generation":1}`, "Idempotency-Key", "k")
+			g.do(200, "POST", "/bridge/assign/async", job+large+`","presence_generation":1}`, "Idempotency-Key", "k")
+		},
+		"assign-result": func(g *guarded) {
+			g.do(404, "POST", "/bridge/assign/result", `{"job_id":"x","status":"failed"}`)
+			g.do(200, "POST", "/bridge/register", register)
+			id := g.overdueJob(`"max_retries":1`)
+			g.do(200, "POST", "/bridge/assign/result", `{"job_id":"`+id+`","status":"failed","attempt":2,"worker_agent":"a","presence_generation":1}`)
+		},
+		"assign-retry": func(g *guarded) {
+			g.do(404, "POST", "/bridge/assign/retry", `{"job_id":"x"}`)
+			g.do(200, "POST", "/bridge/register", register)
+			id := g.overdueJob(`"max_retries":1,"retry_on_timeout":false`)
+			g.do(200, "POST", "/bridge/assign/retry", `{"job_id":"`+id+`","supervisor_agent":"a","presence_generation":1}`)
+		},
+		"assign-cancel": func(g *guarded) {
+			g.do(404, "POST", "/bridge/assign/cancel", `{"job_id":"x"}`)
+			g.do(200, "POST", "/bridge/register", register)
+			id := g.overdueJob(`"max_retries":1`)
+			g.do(200, "POST", "/bridge/assign/cancel", `{"job_id":"`+id+`","supervisor_agent":"a","presence_generation":1}`)
+		},
+		"assign-status": func(g *guarded) {
+			g.do(404, "POST", "/bridge/assign/status", `{"job_id":"x"}`)
+			id := g.overdueJob(`"max_retries":1`)
+			g.do(200, "POST", "/bridge/assign/status", `{"job_id":"`+id+`"}`)
+			for _, by := range []string{"", `"supervisor_agent":"a"`, `"worker_agent":"a"`, `"trace_id":"x"`, `"correlation_id":"x"`} {
+				g.do(200, "POST", "/bridge/assign/status", `{`+by+`}`)
+			}
+		},
+		"events": func(g *guarded) {
+			g.do(200, "GET", "/bridge/events?agent_id=a", "")
+			g.do(200, "GET", "/bridge/events?job_id="+g.overdueJob(`"max_retries":1`), "")
 		},
 		"hub-rotate": func(g *guarded) {
 			g.do(200, "POST", "/bridge/hub/rotate", `{"reason":"test"}`)
@@ -537,6 +637,19 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			cut.Remove()
 			time.Sleep(5 * time.Millisecond)
 			g.sweep("sweep-messages") // goes on with the fan-out
+		},
+		"sweep-human-requests": func(g *guarded) {
+			g.asked(`"deadline_ms":1000`)
+			time.Sleep(1100 * time.Millisecond)
+			g.sweep("sweep-human-requests")
+		},
+		"sweep-assignments": func(g *guarded) {
+			g.overdueJob(`"max_retries":1`)
+			g.sweep("sweep-assignments")
+		},
+		"sweep-events": func(g *guarded) {
+			g.overdueJob(``)
+			g.sweep("sweep-events")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -655,6 +768,52 @@ func (g *guarded) traced() {
 	g.t.Helper()
 	g.letter("a", `"trace_id":"x","payload":"`+large+`"`, "")
 	g.letter("topic:nobody", `"trace_id":"x"`, "")
+}
+
+// asked asks a person and returns the request's id.
+func (g *guarded) asked(fields string) string {
+	g.t.Helper()
+	body := `{"requester_agent":"a","prompt":"p",` + fields
+	if !strings.Contains(fields, "kind") {
+		body += `,"kind":"text"`
+	}
+	var answer struct {
+		Data struct {
+			RequestID string `json:"request_id"`
+		}
+	}
+	g.answer("/bridge/hitl/request", body+`}`, &answer)
+	return answer.Data.RequestID
+}
+
+// overdueJob gives a large job of the agent a to itself and waits until its
+// deadline has passed.
+func (g *guarded) overdueJob(fields string) string {
+	g.t.Helper()
+	body := `{"supervisor_agent":"a","worker_agent":"a","timeout_ms":1000,"task":"` + large + `"`
+	if fields != "" {
+		body += "," + fields
+	}
+	var answer struct {
+		Data struct {
+			JobID string `json:"job_id"`
+		}
+	}
+	g.answer("/bridge/assign/async", body+`}`, &answer)
+	time.Sleep(1100 * time.Millisecond)
+	return answer.Data.JobID
+}
+
+// answer sends a request and decodes what it answers.
+func (g *guarded) answer(target, body string, into any) {
+	g.t.Helper()
+	r := httptest.NewRequest("POST", target, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+g.token.value)
+	w := httptest.NewRecorder()
+	g.handler.ServeHTTP(w, r)
+	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil || w.Code != http.StatusOK {
+		g.t.Fatalf("%s answers %d %s", target, w.Code, w.Body)
+	}
 }
 
 // died makes dead letters: one of an agent, one of a topic that nobody followed.

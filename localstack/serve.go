@@ -151,6 +151,14 @@ func (h *hub) embed(script *fakeaws.Script) (err error) {
 
 func (h *hub) stateFolder() string { return filepath.Join(h.options.data, "aws") }
 
+// keyFile is the key that seals credentials, beside the token.
+func (h *hub) keyFile() string {
+	if h.options.memory {
+		return "" // what is sealed would end with the process
+	}
+	return filepath.Join(h.options.data, "credential.key")
+}
+
 // provision makes what the template declares and is not there yet.
 func (h *hub) provision(ctx context.Context) error {
 	tables := dynamodb.NewFromConfig(h.cfg)
@@ -191,6 +199,8 @@ func (h *hub) settings() (functions.Settings, error) {
 	}
 	s, err := functions.SettingsFrom(func(name string) string { return all[0].Environment[name] })
 	s.Log = h.log
+	s.CredentialKeyFile = h.keyFile()
+	s.EventBus = "" // the bus is not there: events are followed over HTTP
 	return s, err
 }
 

@@ -121,11 +121,19 @@ func (noMessages) ReadTrace(context.Context, string, int) ([]core.Delivery, bool
 
 func (noMessages) LoadPayloads(context.Context, []core.Delivery) error { return nil }
 
+// noJobs is a store without a job.
+type noJobs struct{ core.JobStore }
+
+func (noJobs) ReadJobCounts(context.Context) (core.AssignCounts, error) {
+	return core.AssignCounts{}, nil
+}
+
 // NewHub returns a hub over a store.
 func NewHub(s Store, clock core.Clock) *core.Hub {
 	return core.New(core.Config{
 		Presence: s, Identity: s, Sweeps: s, Messages: noMessages{},
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
+		Jobs: noJobs{},
 	})
 }
 

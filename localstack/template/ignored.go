@@ -2,6 +2,7 @@ package template
 
 // ignoredTypes are resources that change nothing a handler or a client can see.
 var ignoredTypes = []string{
+	"AWS::Events::EventBus",
 	"AWS::Logs::LogGroup",
 	"AWS::S3::BucketPolicy",
 	"AWS::SQS::Queue",

@@ -175,6 +175,9 @@ func (e *evaluator) name(d declaration) {
 	case "AWS::Serverless::HttpApi":
 		r.ref = generated
 		r.attributes = map[string]string{"ApiEndpoint": e.stack.APIEndpoint}
+	case "AWS::Events::EventBus":
+		r.ref = generated
+		r.attributes = map[string]string{"Arn": e.stack.arn("events", "event-bus/"+r.ref)}
 	case "AWS::SQS::Queue":
 		r.ref = generated
 		r.attributes = map[string]string{"Arn": e.stack.arn("sqs", r.ref)}

@@ -45,7 +45,7 @@ func TestTheProjectsTemplateLoads(t *testing.T) {
 		t.Errorf("table %s, TTL attribute %q", table.Name, table.TTLAttribute)
 	}
 	in := table.CreateInput()
-	if len(in.LocalSecondaryIndexes) != 1 || len(in.GlobalSecondaryIndexes) != 2 || len(in.AttributeDefinitions) != 7 {
+	if len(in.LocalSecondaryIndexes) != 1 || len(in.GlobalSecondaryIndexes) != 6 || len(in.AttributeDefinitions) != 12 {
 		t.Errorf("indexes and attributes: %d local, %d global, %d attributes",
 			len(in.LocalSecondaryIndexes), len(in.GlobalSecondaryIndexes), len(in.AttributeDefinitions))
 	}
