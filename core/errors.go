@@ -58,6 +58,10 @@ const (
 	CodeNotDead            Code = "NOT_DEAD"
 	CodeAlreadyRedriven    Code = "ALREADY_REDRIVEN"
 
+	CodePipelineNotFound          Code = "PIPELINE_NOT_FOUND"
+	CodePipelineTransitionInvalid Code = "PIPELINE_TRANSITION_INVALID"
+	CodePipelineVersionStale      Code = "PIPELINE_VERSION_STALE"
+
 	CodeProjectIDInvalid             Code = "PROJECT_ID_INVALID"
 	CodeSessionIDInvalid             Code = "SESSION_ID_INVALID"
 	CodeHostIDInvalid                Code = "HOST_ID_INVALID"
@@ -127,6 +131,10 @@ var Codes = []CodeEntry{
 	{CodeNotDead, KindConflict, false, "The message did not die this death."},
 	{CodeAlreadyRedriven, KindConflict, false, "This dead letter was redriven before."},
 
+	{CodePipelineNotFound, KindNotFound, false, "The team has no pipeline."},
+	{CodePipelineTransitionInvalid, KindInvalid, false, "The pipeline's phase does not lead to this one, or its fix loop is used up; data is its current state."},
+	{CodePipelineVersionStale, KindConflict, false, "The pipeline has another version than the caller believes; data is its current state."},
+
 	{CodeProjectIDInvalid, KindInvalid, false, "project_id is not prj_ and 22 characters of A-Za-z0-9_-."},
 	{CodeSessionIDInvalid, KindInvalid, false, "session_id is blank or over 256 characters."},
 	{CodeHostIDInvalid, KindInvalid, false, "host_id is not hst_ and characters of A-Za-z0-9_- (at most 128), or disagrees with a locator."},
@@ -184,7 +192,7 @@ type Error struct {
 	Details map[string]any
 	// Data is what the caller needs to go on: an Identity for the identity
 	// fences, a StalePresence for the generation fence, an ArchiveJob for a refusal
-	// about that job, nil otherwise.
+	// about that job, a Pipeline for a refusal about it, nil otherwise.
 	Data any
 	// RetryAfter is how long to wait before repeating; zero says nothing.
 	RetryAfter time.Duration

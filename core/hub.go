@@ -4,37 +4,43 @@ import "time"
 
 // Config is what a hub is made of. Every field is required.
 type Config struct {
-	Presence PresenceStore
-	Identity IdentityStore
-	Messages MessageStore
-	Archive  ArchiveQueue
-	Sweeps   SweepStore
-	Clock    Clock
-	IDs      IDs
+	Presence  PresenceStore
+	Identity  IdentityStore
+	Messages  MessageStore
+	Archive   ArchiveQueue
+	Reflexion ReflexionStore
+	Pipelines PipelineStore
+	Sweeps    SweepStore
+	Clock     Clock
+	IDs       IDs
 }
 
 // Hub carries out the operations. It keeps no state of its own but a short-lived
 // copy of the identity, and is safe for concurrent use.
 type Hub struct {
-	presence PresenceStore
-	identity *identityCache
-	messages MessageStore
-	archive  ArchiveQueue
-	sweeps   SweepStore
-	clock    Clock
-	ids      IDs
+	presence  PresenceStore
+	identity  *identityCache
+	messages  MessageStore
+	archive   ArchiveQueue
+	reflexion ReflexionStore
+	pipelines PipelineStore
+	sweeps    SweepStore
+	clock     Clock
+	ids       IDs
 }
 
 // New returns a hub. It makes no request.
 func New(c Config) *Hub {
 	return &Hub{
-		presence: c.Presence,
-		identity: newIdentityCache(c.Identity, c.Clock, c.IDs),
-		messages: c.Messages,
-		archive:  c.Archive,
-		sweeps:   c.Sweeps,
-		clock:    c.Clock,
-		ids:      c.IDs,
+		presence:  c.Presence,
+		identity:  newIdentityCache(c.Identity, c.Clock, c.IDs),
+		messages:  c.Messages,
+		archive:   c.Archive,
+		reflexion: c.Reflexion,
+		pipelines: c.Pipelines,
+		sweeps:    c.Sweeps,
+		clock:     c.Clock,
+		ids:       c.IDs,
 	}
 }
 

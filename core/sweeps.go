@@ -9,13 +9,14 @@ import (
 
 // The sweeps there are.
 const (
-	SweepPresence = "presence"
-	SweepMessages = "messages"
-	SweepArchive  = "archive-queue"
+	SweepPresence  = "presence"
+	SweepMessages  = "messages"
+	SweepArchive   = "archive-queue"
+	SweepReflexion = "reflexion"
 )
 
 // SweepNames lists every sweep, in the order health reports them.
-var SweepNames = []string{SweepPresence, SweepMessages, SweepArchive}
+var SweepNames = []string{SweepPresence, SweepMessages, SweepArchive, SweepReflexion}
 
 // SweepReport is what one run of a sweep did.
 type SweepReport struct {
@@ -61,9 +62,10 @@ type SweepStore interface {
 // sweepRuns maps the names of the sweeps to what they do.
 func (h *Hub) sweepRuns() map[string]func(context.Context) (SweepReport, error) {
 	return map[string]func(context.Context) (SweepReport, error){
-		SweepPresence: h.sweepPresence,
-		SweepMessages: h.sweepMessages,
-		SweepArchive:  h.sweepArchive,
+		SweepPresence:  h.sweepPresence,
+		SweepMessages:  h.sweepMessages,
+		SweepArchive:   h.sweepArchive,
+		SweepReflexion: h.sweepReflexion,
 	}
 }
 
