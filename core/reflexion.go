@@ -52,6 +52,9 @@ const (
 	// ReflexionSearchDepth is how many entries of each type the fallback looks
 	// at, the newest.
 	ReflexionSearchDepth = 2000
+	// maxReflexionPage bounds the texts of an answer in bytes. Escaped in JSON
+	// twice, as a function's answer is, they stay below Lambda's 6 MB.
+	maxReflexionPage = 768 << 10
 )
 
 // ReflexionKey is where an entry is: what it is about, as hashes.
@@ -230,9 +233,9 @@ func (h *Hub) Lookup(ctx context.Context, r LookupRequest) (Lookup, error) {
 		}
 		matches = rank(now, found, func(e ReflexionEntry) bool { return strings.Contains(e.Pattern, text) && known(e) })
 	}
-	limit := cmp.Or(r.Limit, DefaultLookupLimit)
-	answer.Truncated = cut || len(matches) > limit
-	for _, e := range matches[:min(limit, len(matches))] {
+	fitting := fitReflexions(matches[:min(cmp.Or(r.Limit, DefaultLookupLimit), len(matches))])
+	answer.Truncated = cut || len(matches) > fitting
+	for _, e := range matches[:fitting] {
 		answer.Entries = append(answer.Entries, e.view(now))
 	}
 	return answer, nil
@@ -269,6 +272,18 @@ func rank(now Instant, entries []ReflexionEntry, keep func(ReflexionEntry) bool)
 		return cmp.Or(cmp.Compare(b.Confidence(now), a.Confidence(now)), cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.Born, b.Born))
 	})
 	return kept
+}
+
+// fitReflexions is how many of the entries fit into an answer, at least one.
+func fitReflexions(entries []ReflexionEntry) int {
+	size := 0
+	for i, e := range entries {
+		size += len(e.Pattern) + len(e.Message) + len(e.Context) + len(e.Solution) + len(e.Code)
+		if size > maxReflexionPage && i > 0 {
+			return i
+		}
+	}
+	return len(entries)
 }
 
 // reflexionContext is a context's members in one form: those that are equal have
@@ -330,7 +345,8 @@ type ReflexionQuery struct {
 	Cursor string
 }
 
-// ReflexionPage is a page of entries. It may be short where some were forgotten.
+// ReflexionPage is a page of entries. It may be short where some were forgotten
+// or are large.
 type ReflexionPage struct {
 	Entries    []ReflexionView
 	NextCursor string // "" at the end
@@ -364,7 +380,11 @@ func (h *Hub) Reflexions(ctx context.Context, q ReflexionQuery) (ReflexionPage, 
 	}
 	page := ReflexionPage{Entries: []ReflexionView{}}
 	now := InstantOf(h.clock.Now())
-	for _, e := range found.Entries {
+	fitting := fitReflexions(found.Entries)
+	if fitting < len(found.Entries) {
+		found.Next = found.Positions[fitting-1]
+	}
+	for _, e := range found.Entries[:fitting] {
 		if _, forgotten := e.settle(now); !forgotten {
 			page.Entries = append(page.Entries, e.view(now))
 		}

@@ -55,8 +55,9 @@ type ReflexionScan struct {
 
 // ReflexionScanPage is a page of entries.
 type ReflexionScanPage struct {
-	Entries []ReflexionEntry
-	Next    string // "" when none is left
+	Entries   []ReflexionEntry
+	Positions []string // of each, to continue after it
+	Next      string   // "" when none is left
 }
 
 // ReflexionDuePage is a page of due entries in order of their due times. Oldest

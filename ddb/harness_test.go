@@ -91,7 +91,7 @@ func (w *world) keepPayloads(t *testing.T) {
 
 func (w *world) hub(clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: w.store, Identity: w.store, Sweeps: w.store, Messages: w.store,
+		Presence: w.store, Identity: w.store, Sweeps: w.store, Messages: w.store, Reflexion: w.store, Pipelines: w.store,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 	})
 }

@@ -38,11 +38,13 @@ type Store struct {
 }
 
 var (
-	_ core.PresenceStore = (*Store)(nil)
-	_ core.IdentityStore = (*Store)(nil)
-	_ core.TokenStore    = (*Store)(nil)
-	_ core.SweepStore    = (*Store)(nil)
-	_ core.MessageStore  = (*Store)(nil)
+	_ core.PresenceStore  = (*Store)(nil)
+	_ core.IdentityStore  = (*Store)(nil)
+	_ core.TokenStore     = (*Store)(nil)
+	_ core.SweepStore     = (*Store)(nil)
+	_ core.MessageStore   = (*Store)(nil)
+	_ core.ReflexionStore = (*Store)(nil)
+	_ core.PipelineStore  = (*Store)(nil)
 )
 
 // Open returns the store over a table as the template declares it. It makes no
@@ -66,6 +68,7 @@ type update struct {
 	key       key
 	set       []string
 	remove    []string
+	add       []string
 	condition []string // all must hold
 	names     map[string]string
 	values    item
@@ -75,6 +78,9 @@ func (u *update) expression() string {
 	text := "SET " + strings.Join(u.set, ", ")
 	if len(u.remove) > 0 {
 		text += " REMOVE " + strings.Join(u.remove, ", ")
+	}
+	if len(u.add) > 0 {
+		text += " ADD " + strings.Join(u.add, ", ")
 	}
 	return text
 }
