@@ -139,12 +139,13 @@ func (e ReflexionEntry) Confidence(now Instant) float64 {
 		decayed, _ := e.settle(now)
 		return float64(decayed.tenths()) / 10
 	}
-	if e.Hits <= 0 {
-		return 0.5
+	hits, successes := max(0, e.Hits), min(max(0, e.Successes), max(0, e.Hits))
+	if hits >= reflexionSure {
+		return float64(successes) / float64(hits)
 	}
-	rate := float64(e.Successes) / float64(e.Hits)
-	weight := min(1, float64(e.Hits)/reflexionSure)
-	return min(1, max(0, rate*weight+0.5*(1-weight)))
+	// The contract's r*d + 0.5*(1-d) with r = successes/hits and d = hits/10, in
+	// one division: 0.55 and not 0.5499999999999999.
+	return float64(2*successes+reflexionSure-hits) / (2 * reflexionSure)
 }
 
 // tenths is a rule's confidence before decay. Gains are capped, so that a rule

@@ -88,8 +88,8 @@ func (s *Store) WritePipeline(ctx context.Context, next core.Pipeline) (bool, er
 // BatchGetItem.
 func (s *Store) ScanPipelines(ctx context.Context, scan core.PipelineScan) (core.PipelineScanPage, error) {
 	page := core.PipelineScanPage{Pipelines: []core.Pipeline{}}
-	m, err := s.merge(ctx, pipelineShards, listSK, scan.Limit, func(shard int) query {
-		q := query{index: listIndex, condition: "list_pk = :pk", limit: scan.Limit, descending: true}
+	m, err := s.merge(ctx, pipelineShards, listSK, scan.Limit+1, func(shard int) query {
+		q := query{index: listIndex, condition: "list_pk = :pk", limit: scan.Limit + 1, descending: true}
 		q.values = item{":pk": text(pipelinePartition(shard))}
 		if scan.Before != "" {
 			q.condition += " AND list_sk < :before"
@@ -100,6 +100,7 @@ func (s *Store) ScanPipelines(ctx context.Context, scan core.PipelineScan) (core
 	if err != nil || len(m.entries) == 0 {
 		return page, err
 	}
+	m = m.first(scan.Limit)
 	if m.more {
 		page.Next = sortValue(m.entries[len(m.entries)-1], listSK)
 	}

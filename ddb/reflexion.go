@@ -22,7 +22,7 @@ const (
 	solutionCodeAttr = "solution_code"
 	hitsAttr         = "hits"
 	successesAttr    = "successes"
-	baseAttr         = "base"
+	baseAttr         = "base_tenths"
 	baseHitsAttr     = "base_hits"
 	lastHitAttr      = "last_hit_ms"
 	updatedAttr      = "updated_ms"
@@ -233,7 +233,7 @@ func (s *Store) ChangeReflexion(ctx context.Context, c core.ReflexionChange) (co
 	u := update{
 		key: reflexionKey(c.Seen.Key),
 		set: []string{
-			"hits = :hits", "successes = :successes", "base = :base", "base_hits = :base_hits",
+			"hits = :hits", "successes = :successes", "base_tenths = :base", "base_hits = :base_hits",
 			"last_hit_ms = :last_hit", "updated_ms = :updated",
 		},
 		condition: []string{seen},

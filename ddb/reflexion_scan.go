@@ -48,10 +48,11 @@ func (s *Store) SearchReflexion(ctx context.Context, wanted string, depth int) (
 // read and 1 read unit per 4 KB an entry. IAM: Query on the index list,
 // BatchGetItem.
 func (s *Store) ScanReflexion(ctx context.Context, scan core.ReflexionScan) (core.ReflexionScanPage, error) {
-	m, err := s.merge(ctx, len(scan.Types)*reflexionShards, listSK, scan.Limit, listed(scan.Types, scan.Limit, scan.Before))
+	m, err := s.merge(ctx, len(scan.Types)*reflexionShards, listSK, scan.Limit+1, listed(scan.Types, scan.Limit+1, scan.Before))
 	if err != nil || len(m.entries) == 0 {
 		return core.ReflexionScanPage{}, err
 	}
+	m = m.first(scan.Limit)
 	var page core.ReflexionScanPage
 	if m.more {
 		page.Next = sortValue(m.entries[len(m.entries)-1], listSK)
