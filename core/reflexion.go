@@ -140,6 +140,9 @@ func (e ReflexionEntry) Confidence(now Instant) float64 {
 		return float64(decayed.tenths()) / 10
 	}
 	hits, successes := max(0, e.Hits), min(max(0, e.Successes), max(0, e.Hits))
+	if hits <= 1 {
+		return 0.5 // learnt, and not used since
+	}
 	if hits >= reflexionSure {
 		return float64(successes) / float64(hits)
 	}

@@ -17,3 +17,11 @@ func TestReflexionConforms(t *testing.T) {
 func TestPipelinesConform(t *testing.T) {
 	coretest.RunPipelines(t, func(t *testing.T) coretest.SharedHarness { return newWorld(t).shared() }, seedOf(t))
 }
+
+func TestReflexionDoesWhatTheModelDoes(t *testing.T) {
+	steps := 1500
+	if long() {
+		steps = 20_000
+	}
+	coretest.RunReflexionModel(t, newWorld(t).shared(), seedOf(t), steps)
+}

@@ -51,7 +51,7 @@ func TestALearntFixGoesItsWholeWayOverHTTP(t *testing.T) {
 	generation := h.online("a", 2)
 	a := h.learn(fields{"error_message": "boom", "solution": "s", "solution_code": "c", "context": fields{"os": "linux"}, "agent_id": "a"})
 	for field, want := range map[string]any{
-		"type": "reflexion", "error_message": "boom", "solution": "s", "solution_code": "c", "learnt_by": "a", "confidence": json.Number("0.45"),
+		"type": "reflexion", "error_message": "boom", "solution": "s", "solution_code": "c", "learnt_by": "a", "confidence": json.Number("0.5"),
 		"learnt_generation": json.Number(fmt.Sprint(generation)), "hit_count": json.Number("1"), "success_count": json.Number("0"),
 	} {
 		if got := a.at("data.entry." + field); got != want {

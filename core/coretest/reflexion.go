@@ -160,7 +160,7 @@ func RunReflexion(t *testing.T, open func(t *testing.T) SharedHarness) {
 
 func reflexionConfidence(b *sharedBench) {
 	e := b.learn(fix("boom")).Entry
-	b.wantEntry(e, 1, 0, 0.45)
+	b.wantEntry(e, 1, 0, 0.5)
 	b.wantEntry(b.hit(e.ID(), true), 2, 1, 0.5)
 	for range 8 {
 		e = b.hit(e.ID(), true)
