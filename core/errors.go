@@ -58,18 +58,21 @@ const (
 	CodeNotDead            Code = "NOT_DEAD"
 	CodeAlreadyRedriven    Code = "ALREADY_REDRIVEN"
 
-	CodeAlreadyHandled           Code = "ALREADY_HANDLED"
-	CodeInvalidAction            Code = "INVALID_ACTION"
-	CodeDeadlinePassed           Code = "DEADLINE_PASSED"
-	CodeSchemaMismatch           Code = "SCHEMA_MISMATCH"
-	CodeCredentialsNotSealed     Code = "CREDENTIALS_NOT_SEALED"
-	CodeAssignNotFound           Code = "ASSIGN_NOT_FOUND"
-	CodeAssignWorkerMismatch     Code = "ASSIGN_WORKER_MISMATCH"
-	CodeAssignSupervisorMismatch Code = "ASSIGN_SUPERVISOR_MISMATCH"
-	CodeAssignAttemptMismatch    Code = "ASSIGN_ATTEMPT_MISMATCH"
-	CodeAssignAlreadyFinal       Code = "ASSIGN_ALREADY_FINAL"
-	CodeAssignActive             Code = "ASSIGN_ACTIVE"
-	CodeAssignRetryExhausted     Code = "ASSIGN_RETRY_EXHAUSTED"
+	CodeAlreadyHandled            Code = "ALREADY_HANDLED"
+	CodeInvalidAction             Code = "INVALID_ACTION"
+	CodeDeadlinePassed            Code = "DEADLINE_PASSED"
+	CodeSchemaMismatch            Code = "SCHEMA_MISMATCH"
+	CodeCredentialsNotSealed      Code = "CREDENTIALS_NOT_SEALED"
+	CodeAssignNotFound            Code = "ASSIGN_NOT_FOUND"
+	CodeAssignWorkerMismatch      Code = "ASSIGN_WORKER_MISMATCH"
+	CodeAssignSupervisorMismatch  Code = "ASSIGN_SUPERVISOR_MISMATCH"
+	CodeAssignAttemptMismatch     Code = "ASSIGN_ATTEMPT_MISMATCH"
+	CodeAssignAlreadyFinal        Code = "ASSIGN_ALREADY_FINAL"
+	CodeAssignActive              Code = "ASSIGN_ACTIVE"
+	CodeAssignRetryExhausted      Code = "ASSIGN_RETRY_EXHAUSTED"
+	CodePipelineNotFound          Code = "PIPELINE_NOT_FOUND"
+	CodePipelineTransitionInvalid Code = "PIPELINE_TRANSITION_INVALID"
+	CodePipelineVersionStale      Code = "PIPELINE_VERSION_STALE"
 
 	CodeProjectIDInvalid             Code = "PROJECT_ID_INVALID"
 	CodeSessionIDInvalid             Code = "SESSION_ID_INVALID"
@@ -152,6 +155,9 @@ var Codes = []CodeEntry{
 	{CodeAssignAlreadyFinal, KindConflict, false, "The job has ended; data is its snapshot."},
 	{CodeAssignActive, KindConflict, false, "The job is queued or running; data is its snapshot."},
 	{CodeAssignRetryExhausted, KindConflict, false, "The job has no retry left."},
+	{CodePipelineNotFound, KindNotFound, false, "The team has no pipeline."},
+	{CodePipelineTransitionInvalid, KindInvalid, false, "The pipeline's phase does not lead to this one, or its fix loop is used up; data is its current state."},
+	{CodePipelineVersionStale, KindConflict, false, "The pipeline has another version than the caller believes; data is its current state."},
 
 	{CodeProjectIDInvalid, KindInvalid, false, "project_id is not prj_ and 22 characters of A-Za-z0-9_-."},
 	{CodeSessionIDInvalid, KindInvalid, false, "session_id is blank or over 256 characters."},
@@ -210,7 +216,7 @@ type Error struct {
 	Details map[string]any
 	// Data is what the caller needs to go on: an Identity for the identity
 	// fences, a StalePresence for the generation fence, an ArchiveJob or a Job for
-	// a refusal about that job, nil otherwise.
+	// a refusal about that job, a Pipeline for a refusal about it, nil otherwise.
 	Data any
 	// RetryAfter is how long to wait before repeating; zero says nothing.
 	RetryAfter time.Duration

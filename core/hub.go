@@ -13,11 +13,13 @@ type Config struct {
 	Clock    Clock
 	IDs      IDs
 
-	Humans  HumanRequestStore
-	Schemas SchemaChecker
-	Sealer  Sealer // may be nil: then no credential is asked for
-	Jobs    JobStore
-	Relay   EventRelay // may be nil: then no event leaves the hub but to its readers
+	Humans    HumanRequestStore
+	Schemas   SchemaChecker
+	Sealer    Sealer // may be nil: then no credential is asked for
+	Jobs      JobStore
+	Relay     EventRelay // may be nil: then no event leaves the hub but to its readers
+	Reflexion ReflexionStore
+	Pipelines PipelineStore
 }
 
 // Hub carries out the operations. It keeps no state of its own but a short-lived
@@ -31,11 +33,13 @@ type Hub struct {
 	clock    Clock
 	ids      IDs
 
-	humans  HumanRequestStore
-	schemas SchemaChecker
-	sealer  Sealer
-	jobs    JobStore
-	relay   EventRelay
+	humans    HumanRequestStore
+	schemas   SchemaChecker
+	sealer    Sealer
+	jobs      JobStore
+	relay     EventRelay
+	reflexion ReflexionStore
+	pipelines PipelineStore
 }
 
 // New returns a hub. It makes no request.
@@ -49,11 +53,13 @@ func New(c Config) *Hub {
 		clock:    c.Clock,
 		ids:      c.IDs,
 
-		humans:  c.Humans,
-		schemas: c.Schemas,
-		sealer:  c.Sealer,
-		jobs:    c.Jobs,
-		relay:   c.Relay,
+		humans:    c.Humans,
+		schemas:   c.Schemas,
+		sealer:    c.Sealer,
+		jobs:      c.Jobs,
+		relay:     c.Relay,
+		reflexion: c.Reflexion,
+		pipelines: c.Pipelines,
 	}
 }
 

@@ -9,19 +9,19 @@ import (
 
 // The sweeps there are.
 const (
-	SweepPresence = "presence"
-	SweepMessages = "messages"
-	SweepArchive  = "archive-queue"
-
+	SweepPresence      = "presence"
+	SweepMessages      = "messages"
+	SweepArchive       = "archive-queue"
 	SweepHumanRequests = "human-requests"
 	SweepAssignments   = "assignments"
 	SweepEvents        = "events"
+	SweepReflexion     = "reflexion"
 )
 
 // SweepNames lists every sweep, in the order health reports them.
 var SweepNames = []string{
 	SweepPresence, SweepMessages, SweepArchive,
-	SweepHumanRequests, SweepAssignments, SweepEvents,
+	SweepHumanRequests, SweepAssignments, SweepEvents, SweepReflexion,
 }
 
 // SweepReport is what one run of a sweep did.
@@ -75,6 +75,7 @@ func (h *Hub) sweepRuns() map[string]func(context.Context) (SweepReport, error) 
 		SweepHumanRequests: h.sweepHumanRequests,
 		SweepAssignments:   h.sweepAssignments,
 		SweepEvents:        h.sweepEvents,
+		SweepReflexion:     h.sweepReflexion,
 	}
 }
 

@@ -9,7 +9,11 @@ import (
 	"drawbridge/core"
 )
 
-const versionAttr = "version" // of a human request or a job
+// Attributes of more than one kind of item.
+const (
+	versionAttr = "version"    // of a human request, a job, a pipeline
+	updatedAttr = "updated_ms" // of a job, of what was learnt
+)
 
 // A saving is the next version of an entity and all that goes with it.
 type saving struct {

@@ -30,7 +30,6 @@ const (
 	jobContentAttr   = "content"
 	outcomeAttr      = "outcome"
 	outcomeIDAttr    = "outcome_id"
-	updatedAttr      = "updated_ms"
 	startedAttr      = "started_ms"
 	dispatchedAttr   = "dispatched_ms"
 	completedAttr    = "completed_ms"

@@ -40,10 +40,12 @@ const (
 	deadLetterShards = 8  // of the dead letters, and of the redriven ones
 	traceShards      = 4  // of a trace
 
-	humanShards   = 8  // of the due entries of human requests
-	pendingShards = 4  // of the list of the pending ones
-	jobShards     = 16 // of the due entries of jobs, and of their events
-	statusShards  = 4  // of the list of jobs of one status
+	humanShards     = 8  // of the due entries of human requests
+	pendingShards   = 4  // of the list of the pending ones
+	jobShards       = 16 // of the due entries of jobs, and of their events
+	statusShards    = 4  // of the list of jobs of one status
+	reflexionShards = 4  // of each type's entries in the list, and of the due ones
+	pipelineShards  = 8  // of the list of pipelines
 )
 
 // A key is an item's primary key.
@@ -187,3 +189,41 @@ func eventPosition(seq int64) string     { return fmt.Sprintf("%010d", seq) }
 
 // relayPartition is a shard of the events to relay.
 func relayPartition(shard int) string { return fmt.Sprintf("events#%d", shard) }
+
+// reflexionKey is the key of an entry: those of one error pattern share a
+// partition, so that a lookup is one request.
+func reflexionKey(k core.ReflexionKey) key { return key{"reflexion#" + k.Pattern, k.Variant} }
+
+// reflexionPartition is a shard of a type's entries in the index list, and
+// reflexionDuePartition one of the entries that the sweep is to look at.
+func reflexionPartition(t core.ReflexionType, shard int) string {
+	return fmt.Sprintf("%s#%d", t, shard)
+}
+
+func reflexionDuePartition(shard int) string { return fmt.Sprintf("reflexion#%d", shard) }
+
+// listedPatternBytes is how much of an entry's pattern its key in the index list
+// carries: the search reads no entry whose pattern there does not match. With
+// the rest of the key that stays below the 1,024 bytes of a sort key.
+const listedPatternBytes = 900
+
+// reflexionListKey orders entries by age and carries the beginning of their
+// pattern.
+func reflexionListKey(e core.ReflexionEntry) string {
+	head := e.Pattern
+	if len(head) > listedPatternBytes {
+		head = strings.ToValidUTF8(head[:listedPatternBytes], "")
+	}
+	return dueKey(e.CreatedAt, e.Key.Pattern+e.Key.Variant) + "#" + head
+}
+
+// listedPattern reads the beginning of the pattern back.
+func listedPattern(listed string) string {
+	parts := strings.SplitN(listed, "#", 3)
+	return parts[len(parts)-1]
+}
+
+func pipelineKey(team string) key { return key{"pipeline#" + team, "pipeline"} }
+
+// pipelinePartition is a shard of the pipelines in order of their last update.
+func pipelinePartition(shard int) string { return fmt.Sprintf("pipeline#%d", shard) }

@@ -40,6 +40,15 @@ func (s *Store) merge(ctx context.Context, shards int, sortKey string, limit int
 	return m, nil
 }
 
+// first keeps the first entries of a page that was asked for one more, and so
+// knows whether any follow.
+func (m merged) first(limit int) merged {
+	if m.more = len(m.entries) > limit; m.more {
+		m.entries = m.entries[:limit]
+	}
+	return m
+}
+
 func sortValue(it item, name string) string {
 	r := reader{it: it}
 	return r.text(name)

@@ -47,6 +47,8 @@ var (
 
 	_ core.HumanRequestStore = (*Store)(nil)
 	_ core.JobStore          = (*Store)(nil)
+	_ core.ReflexionStore    = (*Store)(nil)
+	_ core.PipelineStore     = (*Store)(nil)
 )
 
 // Open returns the store over a table as the template declares it. It makes no
@@ -70,6 +72,7 @@ type update struct {
 	key       key
 	set       []string
 	remove    []string
+	add       []string
 	condition []string // all must hold
 	names     map[string]string
 	values    item
@@ -79,6 +82,9 @@ func (u *update) expression() string {
 	text := "SET " + strings.Join(u.set, ", ")
 	if len(u.remove) > 0 {
 		text += " REMOVE " + strings.Join(u.remove, ", ")
+	}
+	if len(u.add) > 0 {
+		text += " ADD " + strings.Join(u.add, ", ")
 	}
 	return text
 }

@@ -136,10 +136,13 @@ func shownError(err error) *core.Error {
 }
 
 // dataView shows the data of an error that no handler has made a view of: the
-// identity that the fences disclose.
+// identity that the fences disclose, the pipeline that a refusal is about.
 func dataView(data any) any {
-	if identity, ok := data.(core.Identity); ok {
-		return identityViewOf(identity)
+	switch data := data.(type) {
+	case core.Identity:
+		return identityViewOf(data)
+	case core.Pipeline:
+		return pipelineViewOf(data)
 	}
 	return data
 }

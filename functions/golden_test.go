@@ -79,7 +79,7 @@ func TestGoldenCases(t *testing.T) {
 	h := newTestHub(t)
 	captured := map[string]any{}
 	differing := map[string]bool{}
-	for _, c := range readGoldenCases(t) {
+	for _, c := range readGoldenCases(t, "cases.jsonl") {
 		ok := t.Run(c.Name, func(t *testing.T) {
 			h := *h
 			h.t = t
@@ -101,9 +101,9 @@ func TestGoldenCases(t *testing.T) {
 	}
 }
 
-func readGoldenCases(t *testing.T) []goldenCase {
+func readGoldenCases(t *testing.T, name string) []goldenCase {
 	t.Helper()
-	file, err := os.Open("testdata/golden/cases.jsonl")
+	file, err := os.Open("testdata/golden/" + name)
 	must(t, err)
 	defer file.Close()
 	var cases []goldenCase

@@ -168,6 +168,38 @@ func Endpoints() []Endpoint {
 			Summary: "Count the archive jobs",
 		}, queueStats),
 		serve(Endpoint{
+			Name: "reflexion-lookup", Method: http.MethodPost, Path: "/bridge/reflexion/lookup", Scope: core.ScopeRead,
+			Summary: "Find how an error was fixed",
+		}, lookupReflexion),
+		serve(Endpoint{
+			Name: "reflexion-learn", Method: http.MethodPost, Path: "/bridge/reflexion/learn", Scope: core.ScopeAgent,
+			Summary: "Tell how an error was fixed",
+		}, learnReflexion),
+		serve(Endpoint{
+			Name: "reflexion-hit", Method: http.MethodPost, Path: "/bridge/reflexion/hit", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Count that a learnt fix was used, and whether it helped",
+		}, hitReflexion),
+		serve(Endpoint{
+			Name: "reflexion", Method: http.MethodGet, Path: "/bridge/reflexion", Scope: core.ScopeRead,
+			Summary: "List the learnt fixes, newest first",
+		}, listReflexion),
+		serve(Endpoint{
+			Name: "pipeline-state", Method: http.MethodPost, Path: "/bridge/pipeline/state", Scope: core.ScopeRead, Finds: true,
+			Summary: "Read a team's pipeline",
+		}, pipelineState),
+		serve(Endpoint{
+			Name: "pipeline-advance", Method: http.MethodPost, Path: "/bridge/pipeline/advance", Scope: core.ScopeAgent, Bare: true,
+			Summary: "Take a team's pipeline to its next phase",
+		}, advancePipeline),
+		serve(Endpoint{
+			Name: "pipeline-init", Method: http.MethodPost, Path: "/bridge/pipeline/init", Scope: core.ScopeAgent,
+			Summary: "Start a team's pipeline over",
+		}, initPipeline),
+		serve(Endpoint{
+			Name: "pipeline-list", Method: http.MethodPost, Path: "/bridge/pipeline/list", Scope: core.ScopeRead, Bare: true,
+			Summary: "List the pipelines, newest update first",
+		}, listPipelines),
+		serve(Endpoint{
 			Name: "hub-rotate", Method: http.MethodPost, Path: "/bridge/hub/rotate", Scope: core.ScopeOperator,
 			Summary: "Give the hub a new identity, so that every caller has to join again",
 		}, rotateHub),

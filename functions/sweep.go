@@ -27,6 +27,7 @@ func Sweeps() []Sweep {
 		{Name: "sweep-human-requests", Run: core.SweepHumanRequests},
 		{Name: "sweep-assignments", Run: core.SweepAssignments},
 		{Name: "sweep-events", Run: core.SweepEvents},
+		{Name: "sweep-reflexion", Run: core.SweepReflexion},
 	}
 }
 

@@ -389,6 +389,7 @@ func (g *guarded) sweep(name string) {
 // that it has to do all that it may ever have to.
 func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 	const register = `{"agent_id":"a","cli":"claude","topics":["t"],"timeout_sec":-119}`
+	const learnt = `{"error_message":"boom 5","solution":"s","agent_id":"a"}`
 	used := map[permission]bool{}
 	for name, work := range map[string]func(g *guarded){
 		"register": func(g *guarded) {
@@ -609,6 +610,45 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.settledLongAgo("z")
 			g.putObject("jobs/"+observation("z", 1).JobID()+".json", "{") // damaged: reported
 			g.sweep("sweep-archive-queue")
+		},
+		"reflexion-lookup": func(g *guarded) {
+			g.do(200, "POST", "/bridge/reflexion/learn", learnt)
+			g.do(200, "POST", "/bridge/reflexion/lookup", `{"error_message":"boom 5"}`)
+			g.do(200, "POST", "/bridge/reflexion/lookup", `{"error_pattern":"oom"}`)
+		},
+		"reflexion-learn": func(g *guarded) {
+			g.do(200, "POST", "/bridge/reflexion/learn", learnt)
+			g.do(200, "POST", "/bridge/register", register)
+			g.do(200, "POST", "/bridge/reflexion/learn", `{"error_message":"boom 5","solution":"s","agent_id":"a","presence_generation":1}`)
+			g.do(409, "POST", "/bridge/reflexion/learn", `{"error_message":"boom 5","solution":"s","agent_id":"a","presence_generation":7}`)
+		},
+		"reflexion-hit": func(g *guarded) {
+			g.do(404, "POST", "/bridge/reflexion/hit", `{"id":"x"}`)
+			id := core.ReflexionEntry{Type: core.ReflexionLearnt, Born: strings.Repeat("0", 32),
+				Key: core.ReflexionKey{Pattern: strings.Repeat("0", 32), Variant: strings.Repeat("0", 32)}}.ID()
+			g.do(404, "POST", "/bridge/reflexion/hit", `{"id":"`+id+`"}`)
+		},
+		"reflexion": func(g *guarded) {
+			g.do(200, "POST", "/bridge/reflexion/learn", learnt)
+			g.do(200, "GET", "/bridge/reflexion", "")
+		},
+		"pipeline-state":   func(g *guarded) { g.do(404, "POST", "/bridge/pipeline/state", `{"team_name":"t"}`) },
+		"pipeline-advance": func(g *guarded) { g.do(200, "POST", "/bridge/pipeline/advance", `{"team_name":"t","phase":"prd"}`) },
+		"pipeline-init":    func(g *guarded) { g.do(200, "POST", "/bridge/pipeline/init", `{"team_name":"t"}`) },
+		"pipeline-list": func(g *guarded) {
+			g.do(200, "POST", "/bridge/pipeline/init", `{"team_name":"t"}`)
+			g.do(200, "POST", "/bridge/pipeline/list", `{}`)
+		},
+		"sweep-reflexion": func(g *guarded) {
+			// An entry whose time has come long ago, and one that is forgotten.
+			for variant, hits := range map[string]string{"kept": "1", "gone": "9"} {
+				texts := map[string]string{"pk": "reflexion#p", "sk": variant, "born": "b", "reflexion_type": "reflexion", "pattern": "p",
+					"due_pk": "reflexion#0", "due_sk": "000000000000001#" + variant}
+				if err := g.put(texts, map[string]string{"hits": hits, "updated_ms": "1", "successes": "0"}); err != nil {
+					g.t.Fatal(err)
+				}
+			}
+			g.sweep("sweep-reflexion")
 		},
 		"health": func(g *guarded) { g.do(200, "GET", "/health", "") },
 		"root":   func(g *guarded) { g.do(200, "GET", "/status", "") },
