@@ -11,6 +11,9 @@
 //	token#<sha256>           token       a bearer token's record
 //	sweep#<name>             health      a sweep's health
 //	idem#<sha256>            record      a stored answer, collected by ttl
+//	reflexion#<pattern>      <variant>   a learnt fix, keyed by hashes; in list from its
+//	                                     birth on, in due while the sweep has to look at it
+//	pipeline#<team>          pipeline    a team's pipeline, in list by its last update
 //
 // (The items of messages are described with them.) The indexes due and list hold
 // keys only. They lag behind the table, so what they show is a hint: whoever
