@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -48,7 +49,7 @@ func (h *Hub) ReportJob(ctx context.Context, given JobReport) (Assigned, error) 
 	}
 	return h.changeJob(ctx, jobOperation{
 		jobID: r.JobID, agent: r.Worker, agentOf: func(j Job) string { return j.Worker }, fences: r.Fences,
-		judge: func(step *jobStep, seen Job) (Assigned, error) { return r.judge(step, seen) },
+		judge: r.judge,
 		late:  func(seen Job, fence Opt[AgentFence]) (string, error) { return h.preserve(ctx, r, seen, fence) },
 	})
 }
@@ -111,7 +112,8 @@ func (r report) judge(step *jobStep, seen Job) (Assigned, error) {
 	case r.status.Final():
 		return r.end(step), nil
 	}
-	return r.progress(step), nil
+	r.progress(step)
+	return Assigned{}, nil
 }
 
 // repeats tells whether a report that ended an attempt came again. Without an
@@ -126,7 +128,7 @@ func (r report) repeats(seen Job) bool {
 	return seen.Status.Final() && seen.EndedBy == EndedByReport && seen.Reported.Attempt == seen.Attempt
 }
 
-func (r report) progress(step *jobStep) Assigned {
+func (r report) progress(step *jobStep) {
 	job := &step.next
 	begun := job.CreatedAt
 	for _, at := range []Instant{job.LastRetryAt, job.DispatchedAt} {
@@ -143,7 +145,6 @@ func (r report) progress(step *jobStep) Assigned {
 	step.setOutcome(r.result, r.failure)
 	step.become(r.status)
 	step.tellSupervisor(eventProgress, nil)
-	return Assigned{}
 }
 
 func (r report) end(step *jobStep) Assigned {
@@ -402,13 +403,13 @@ func (o jobOperation) mismatch() error {
 
 // refuse answers a refusal; that of a late report when what it reports is kept.
 func (o jobOperation) refuse(err error, seen Job, fence Opt[AgentFence]) error {
-	late, ok := err.(*lateReport)
-	if !ok {
+	var late *lateReport
+	if !errors.As(err, &late) {
 		return err
 	}
-	message, err := o.late(seen, fence)
-	if err != nil {
-		return err
+	message, failed := o.late(seen, fence)
+	if failed != nil {
+		return failed
 	}
 	refusal := late.refusal
 	refusal.Details = map[string]any{"preserved": true, "preserved_message_id": message}
