@@ -258,9 +258,9 @@ func checkPriority(priority int64) error {
 	return nil
 }
 
-func messageTTL(ms int64) (time.Duration, error) {
+func checkMessageTTL(ms int64) error {
 	if ms < 1 || ms > MaxMessageTTL.Milliseconds() {
-		return 0, Invalid("ttl_ms", fmt.Sprintf("ttl_ms must be 1 to %d", MaxMessageTTL.Milliseconds()))
+		return Invalid("ttl_ms", fmt.Sprintf("ttl_ms must be 1 to %d", MaxMessageTTL.Milliseconds()))
 	}
-	return time.Duration(ms) * time.Millisecond, nil
+	return nil
 }

@@ -379,5 +379,5 @@ func (d *draining) clear(ctx context.Context) {
 	if d.full || d.looked < maxDrainLook {
 		return
 	}
-	d.hub.expire(ctx, d.expired[:min(len(d.expired), maxDrainExpired)], recoveryManual)
+	_, _ = d.hub.expire(ctx, d.expired[:min(len(d.expired), maxDrainExpired)], recoveryManual)
 }

@@ -114,7 +114,7 @@ func (r *PublishRequest) validate() (address, error) {
 	if err := checkPriority(r.Priority); err != nil {
 		return address{}, err
 	}
-	if _, err := messageTTL(r.TTLMs); err != nil {
+	if err := checkMessageTTL(r.TTLMs); err != nil {
 		return address{}, err
 	}
 	if r.MaxDeliveries.Set && (r.MaxDeliveries.Value < 1 || r.MaxDeliveries.Value > MaxMaxDeliveries) {

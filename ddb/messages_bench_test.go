@@ -87,8 +87,7 @@ func (h *benchHub) follow(n int) {
 // measure runs an operation b.N times and reports what each costs of AWS.
 func (h *benchHub) measure(operation func(ctx context.Context) error) {
 	h.b.Helper()
-	var cost fakeaws.Cost
-	cost = h.aws.Measure(h.b.Context(), func(ctx context.Context) {
+	cost := h.aws.Measure(h.b.Context(), func(ctx context.Context) {
 		for h.b.Loop() {
 			if err := operation(ctx); err != nil {
 				h.b.Fatal(err)

@@ -26,9 +26,10 @@ const (
 	// who are at work.
 	guessBurst  = 100
 	guessPeriod = 100 * time.Millisecond
-	// maxToken is the longest bearer token that is looked at.
-	maxToken = 1024
 )
+
+// MaxToken is the longest bearer token that is looked at, in bytes.
+const MaxToken = 1024
 
 // A principal is whom a request comes from.
 type principal struct{ token core.Token }
@@ -47,7 +48,7 @@ func (p principal) mayActAs(agentID, field string) error {
 func bearerToken(header string) (string, bool) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(header), " ")
 	token = strings.TrimSpace(token)
-	ok := strings.EqualFold(scheme, "Bearer") && token != "" && len(token) <= maxToken &&
+	ok := strings.EqualFold(scheme, "Bearer") && token != "" && len(token) <= MaxToken &&
 		isPrintableASCII(token) && !strings.Contains(token, " ")
 	return token, ok
 }

@@ -59,11 +59,13 @@ type testHub struct {
 	app    *App
 	routes []template.Route
 	log    *lockedBuffer
-	schema *jsonschema.Compiler
-	cached map[string]*jsonschema.Schema
 	token  string // of an operator
 	sealer core.Sealer
 	relay  core.EventRelay
+
+	compiling *sync.Mutex // guards the two below: requests may run at once
+	schema    *jsonschema.Compiler
+	cached    map[string]*jsonschema.Schema
 }
 
 type lockedBuffer struct {
@@ -324,7 +326,7 @@ func (h *testHub) compileSchemas() {
 	h.t.Helper()
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(h.app.openAPI))
 	must(h.t, err)
-	h.schema, h.cached = jsonschema.NewCompiler(), map[string]*jsonschema.Schema{}
+	h.compiling, h.schema, h.cached = &sync.Mutex{}, jsonschema.NewCompiler(), map[string]*jsonschema.Schema{}
 	must(h.t, h.schema.AddResource("openapi.json", document))
 }
 
@@ -337,6 +339,8 @@ func (h *testHub) schemaAt(keys ...string) *jsonschema.Schema {
 		pointer.WriteString("/" + url.PathEscape(escaped))
 	}
 	location := "openapi.json#" + pointer.String()
+	h.compiling.Lock()
+	defer h.compiling.Unlock()
 	if h.cached[location] == nil {
 		compiled, err := h.schema.Compile(location)
 		if err != nil {

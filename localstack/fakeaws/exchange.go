@@ -46,7 +46,7 @@ func (s *Server) exchange(ctx context.Context, r *http.Request, body []byte, tag
 	}
 	call := service.Describe(r, body)
 	call.Caller, call.Label = caller, tag.label
-	x := &exchange{server: s, service: service, protocol: p, id: id, request: r, body: body, call: &call}
+	x := &exchange{server: s, service: service, protocol: p, id: id, request: r, body: body, call: &call, reading: &reading}
 	rep, err := x.run(ctx, s.script.decide(&call))
 	code := rep.ErrorCode
 	if err != nil || rep.fate != sent {
@@ -65,6 +65,7 @@ type exchange struct {
 	request  *http.Request
 	body     []byte
 	call     *engine.Call
+	reading  *reading
 }
 
 func (x *exchange) run(ctx context.Context, p *plan) (reply, error) {
@@ -100,7 +101,8 @@ func (x *exchange) holdRequest(ctx context.Context, p *plan) error {
 	late := x.server.goLate(func() {
 		defer endAll(p.before)
 		if waitAll(context.Background(), p.before, x.server.closed) == nil {
-			_, _ = x.carryOut(context.Background(), p) // nobody is there to be answered
+			rep, _ := x.carryOut(context.Background(), p) // nobody is there to be answered
+			x.reading.landed(x.call, rep.Usage)
 		}
 	})
 	if !late {

@@ -353,6 +353,9 @@ func TestARequestLandsAfterItsClientGaveUp(t *testing.T) {
 			}
 			h.Release()
 			eventually(t, "the request has landed", func() bool { return h.Held() == 0 })
+			if units := p.rig.server.Meter().Total().ByOp["PutItem"].WriteUnits; units != 1 {
+				t.Errorf("%v write units, want those of the request that landed", units)
+			}
 			if p.rig.get(t, 1) == nil {
 				t.Error("the released request did not take effect")
 			}

@@ -107,7 +107,9 @@ func Describe(ctx context.Context, client *dynamodb.Client, name string) (*ddbty
 	}
 }
 
-// match compares keys and indexes. Extra indexes do no harm.
+// match compares keys, and of indexes also kind and projection: a global index
+// cannot be read strongly consistent, and one of keys shows no items. Extra
+// indexes do no harm.
 func match(t template.Table, found *ddbtypes.TableDescription) error {
 	want := t.CreateInput()
 	if got, want := shape(found.KeySchema), shape(want.KeySchema); got != want {
@@ -115,33 +117,42 @@ func match(t template.Table, found *ddbtypes.TableDescription) error {
 	}
 	indexes := map[string]string{}
 	for _, x := range found.LocalSecondaryIndexes {
-		indexes[aws.ToString(x.IndexName)] = shape(x.KeySchema)
+		indexes[aws.ToString(x.IndexName)] = indexShape("local", x.KeySchema, x.Projection)
 	}
 	for _, x := range found.GlobalSecondaryIndexes {
-		indexes[aws.ToString(x.IndexName)] = shape(x.KeySchema)
+		indexes[aws.ToString(x.IndexName)] = indexShape("global", x.KeySchema, x.Projection)
 	}
 	for _, x := range want.LocalSecondaryIndexes {
-		if err := matchIndex(t.Name, indexes, x.IndexName, x.KeySchema); err != nil {
+		if err := matchIndex(t.Name, indexes, x.IndexName, indexShape("local", x.KeySchema, x.Projection)); err != nil {
 			return err
 		}
 	}
 	for _, x := range want.GlobalSecondaryIndexes {
-		if err := matchIndex(t.Name, indexes, x.IndexName, x.KeySchema); err != nil {
+		if err := matchIndex(t.Name, indexes, x.IndexName, indexShape("global", x.KeySchema, x.Projection)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func matchIndex(table string, found map[string]string, name *string, keys []ddbtypes.KeySchemaElement) error {
-	got, want := found[aws.ToString(name)], shape(keys)
+func matchIndex(table string, found map[string]string, name *string, want string) error {
+	got := found[aws.ToString(name)]
 	if got == "" {
 		return fmt.Errorf("table %s lacks the index %s that the template declares; it was made from an older template", table, aws.ToString(name))
 	}
 	if got != want {
-		return fmt.Errorf("index %s of table %s has the key %s, the template declares %s", aws.ToString(name), table, got, want)
+		return fmt.Errorf("index %s of table %s is %s, the template declares %s", aws.ToString(name), table, got, want)
 	}
 	return nil
+}
+
+// indexShape tells an index: "local (pk HASH, inbox_sk RANGE) ALL".
+func indexShape(kind string, keys []ddbtypes.KeySchemaElement, p *ddbtypes.Projection) string {
+	projected := "without a projection"
+	if p != nil {
+		projected = strings.Join(append([]string{string(p.ProjectionType)}, slices.Sorted(slices.Values(p.NonKeyAttributes))...), " ")
+	}
+	return strings.Join([]string{kind, shape(keys), projected}, " ")
 }
 
 func shape(keys []ddbtypes.KeySchemaElement) string {

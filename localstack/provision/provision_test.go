@@ -2,6 +2,7 @@ package provision
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -107,7 +108,9 @@ func TestATableOfAnOlderTemplateIsRefused(t *testing.T) {
 		{"an index is missing", "- IndexName: list", "- IndexName: other",
 			"table drawbridge-HubTable lacks the index list that the template declares"},
 		{"an index has another key", "- {AttributeName: inbox_sk, KeyType: RANGE}", "- {AttributeName: due_sk, KeyType: RANGE}",
-			"index inbox of table drawbridge-HubTable has the key (due_sk RANGE, pk HASH), the template declares (inbox_sk RANGE, pk HASH)"},
+			"index inbox of table drawbridge-HubTable is local (due_sk RANGE, pk HASH) ALL, the template declares local (inbox_sk RANGE, pk HASH) ALL"},
+		{"an index shows other attributes", "ProjectionType: ALL", "ProjectionType: KEYS_ONLY",
+			"index inbox of table drawbridge-HubTable is local (inbox_sk RANGE, pk HASH) KEYS_ONLY, the template declares local (inbox_sk RANGE, pk HASH) ALL"},
 		{"the table has another key", key, "- {AttributeName: list_sk, KeyType: RANGE}",
 			"table drawbridge-HubTable has the key (list_sk RANGE, pk HASH), the template declares (pk HASH, sk RANGE)"},
 	} {
@@ -123,6 +126,23 @@ func TestATableOfAnOlderTemplateIsRefused(t *testing.T) {
 				t.Errorf("made %v, got  %v\nwant %s", made, err, c.want)
 			}
 		})
+	}
+}
+
+// A global index cannot answer a strongly consistent query.
+func TestAGlobalIndexIsNotTheLocalOneOfItsName(t *testing.T) {
+	client, table := dynamodb.NewFromConfig(open(t, "")), declared(t, "", "")
+	older := table.CreateInput()
+	for _, x := range older.LocalSecondaryIndexes {
+		older.GlobalSecondaryIndexes = append(slices.Clip(older.GlobalSecondaryIndexes),
+			types.GlobalSecondaryIndex{IndexName: x.IndexName, KeySchema: x.KeySchema, Projection: x.Projection})
+	}
+	older.LocalSecondaryIndexes = nil
+	if _, err := client.CreateTable(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Table(t.Context(), client, table); err == nil || !strings.Contains(err.Error(), "index inbox of table drawbridge-HubTable is global") {
+		t.Errorf("got %v", err)
 	}
 }
 

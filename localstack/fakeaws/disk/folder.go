@@ -53,8 +53,40 @@ func Open(dir string) (*Journal, error) {
 	return j, nil
 }
 
+// create makes the data file where there is none. It is made under another name
+// and linked when it is whole: one that was cut off, by a full disk or a crash,
+// could not be told from one that lost its data.
+func (f *folder) create() error {
+	path := filepath.Join(f.dir, dataFile)
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return nil // Open tells what is wrong with it
+	}
+	unfinished, err := os.CreateTemp(f.dir, dataFile+".*.new")
+	if err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	defer func() { _ = os.Remove(unfinished.Name()) }() // what is left of it only takes room
+	if err := unfinished.Close(); err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	db, err := bolt.Open(unfinished.Name(), 0o600, nil)
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	// An error says that another process was faster, or that the file system has
+	// no links: then the file is made in its place when it is opened.
+	_ = os.Link(unfinished.Name(), path)
+	return nil
+}
+
 // take opens and locks the data file.
 func (f *folder) take() (*bolt.DB, error) {
+	if err := f.create(); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(f.dir, dataFile)
 	var db *bolt.DB
 	err := guarded(func() (err error) {
