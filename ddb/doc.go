@@ -15,8 +15,17 @@
 //	                                     birth on, in due while the sweep has to look at it
 //	pipeline#<team>          pipeline    a team's pipeline, in list by its last update
 //
-// (The items of messages are described with them.) The indexes due and list hold
-// keys only. They lag behind the table, so what they show is a hint: whoever
+//	human#<id>               request     a request to a person; with due_pk/due_sk and
+//	                                     list_pk/list_sk while it is pending
+//	job#<id>                 job         an assignment; with due_pk/due_sk while it is
+//	                                     active, list_pk/list_sk by its status, and
+//	                                     job_sk in the indexes jobs_by_*
+//	events#<job id>          <sequence>  a change of a job's status; with due_pk/due_sk
+//	                                     until it is relayed
+//	rollup#jobs              counts      the jobs by status, as of a moment
+//
+// (The items of messages are described with them.) The indexes due, list and
+// jobs_by_* hold keys only. They lag behind the table, so what they show is a hint: whoever
 // acts on it reads the item and writes under a condition. An entry of the due
 // index may be early, never late: a deadline that moves later leaves it alone, a
 // deadline that moves earlier moves it in the same write.
@@ -30,6 +39,11 @@
 // due entry has to move, the step has not grown), it is sent once more. The one
 // transaction of presence is a register with an idempotency key, because the
 // change and its stored answer are two items that must not part.
+//
+// A human request or a job is put whole, on the condition that its version is
+// the one that was read, in one transaction with what tells of the change (see
+// saving). The one exception is the mark of a first delivery, an UpdateItem that
+// counts the version up.
 //
 // # Errors
 //
@@ -54,6 +68,9 @@
 //	rotation                   GetItem, PutItem
 //	health                     BatchGetItem
 //	presence sweep             Query on index due, BatchGetItem, UpdateItem
+//
+// Those of human requests, assignments and events stand with their methods, and
+// for each function in template.yaml.
 //
 // A transaction has no permission of its own: IAM checks PutItem and UpdateItem
 // for the actions in it. BatchGetItem and BatchWriteItem are permissions of their
