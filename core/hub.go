@@ -8,6 +8,7 @@ type Config struct {
 	Identity    IdentityStore
 	Idempotency IdempotencyStore
 	Messages    MessageStore
+	Roles       RoleStore
 	Sweeps      SweepStore
 	Clock       Clock
 	IDs         IDs
@@ -20,6 +21,7 @@ type Hub struct {
 	identity    *identityCache
 	idempotency IdempotencyStore
 	messages    MessageStore
+	roles       RoleStore
 	sweeps      SweepStore
 	clock       Clock
 	ids         IDs
@@ -32,6 +34,7 @@ func New(c Config) *Hub {
 		identity:    newIdentityCache(c.Identity, c.Clock, c.IDs),
 		idempotency: c.Idempotency,
 		messages:    c.Messages,
+		roles:       c.Roles,
 		sweeps:      c.Sweeps,
 		clock:       c.Clock,
 		ids:         c.IDs,

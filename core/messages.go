@@ -246,6 +246,7 @@ const (
 type address struct {
 	inbox string // "" for a topic
 	topic string
+	wire  string // of the role whose inbox it is; "" for one that has no key
 }
 
 // parseAddress reads an address. A role's messages stay in an inbox under the
@@ -261,7 +262,13 @@ func parseAddress(field, to string) (address, error) {
 		return address{}, Invalid(field, field+" must name an agent or a topic")
 	case to == rolePrefix:
 		return address{}, Invalid(field, field+" must name a role")
-	case isRoleAddress(to), !toTopic:
+	case isRoleAddress(to):
+		wire := strings.TrimPrefix(to, rolePrefix)
+		if _, err := ParseRoleWire(wire); err != nil {
+			wire = ""
+		}
+		return address{inbox: to, wire: wire}, nil
+	case !toTopic:
 		return address{inbox: to}, nil
 	}
 	return address{topic: strings.TrimSpace(name)}, nil

@@ -11,10 +11,11 @@ import (
 const (
 	SweepPresence = "presence"
 	SweepMessages = "messages"
+	SweepRoles    = "roles"
 )
 
 // SweepNames lists every sweep, in the order health reports them.
-var SweepNames = []string{SweepPresence, SweepMessages}
+var SweepNames = []string{SweepPresence, SweepMessages, SweepRoles}
 
 // SweepReport is what one run of a sweep did.
 type SweepReport struct {
@@ -60,6 +61,7 @@ func (h *Hub) sweepRuns() map[string]func(context.Context) (SweepReport, error) 
 	return map[string]func(context.Context) (SweepReport, error){
 		SweepPresence: h.sweepPresence,
 		SweepMessages: h.sweepMessages,
+		SweepRoles:    h.sweepRoles,
 	}
 }
 
