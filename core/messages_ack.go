@@ -230,7 +230,7 @@ func (h *Hub) settleForRoles(ctx context.Context, s settling, changes []Delivery
 	if err != nil {
 		return
 	}
-	posts, err := h.posts(ctx, agent, InstantOf(now))
+	posts, _, err := h.posts(ctx, agent, InstantOf(now))
 	if err != nil {
 		return
 	}

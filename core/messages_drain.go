@@ -174,9 +174,14 @@ func (d *draining) open(ctx context.Context) error {
 
 // openPosts adds the inboxes of the agent's roles.
 func (d *draining) openPosts(ctx context.Context, agent Agent, own []Delivery) error {
-	posts, err := d.hub.posts(ctx, agent, d.now)
+	posts, gone, err := d.hub.posts(ctx, agent, d.now)
 	if err != nil {
 		return err
+	}
+	if len(gone) > 0 {
+		// A hint is removed with its epoch: one that an acknowledgement leaves
+		// meanwhile is another. What fails here is tried again by the next drain.
+		_ = d.hub.roles.ForgetHolds(ctx, agent.ID, gone)
 	}
 	found := make([][]Delivery, len(posts))
 	for _, p := range posts {

@@ -264,12 +264,14 @@ func (r Role) lapse(holder Agent) string {
 	return reasonLeaseExpired
 }
 
+// ReasonAcknowledged is the reason of the transition to active.
+const ReasonAcknowledged = "activation_acked"
+
 // The reasons of transitions that the hub itself makes.
 const (
 	reasonReserved      = "role_reserved"
 	reasonSelected      = "candidate_selected"
 	reasonStandup       = "standup_reserved"
-	reasonAcked         = "activation_acked"
 	reasonAckTimeout    = "ack_timeout"
 	reasonLeaseExpired  = "holder_lease_expired"
 	reasonHolderOffline = "holder_offline"
@@ -341,9 +343,9 @@ func (r Role) vacated(now Instant, reason string) Role {
 	return next
 }
 
-// newRole is a role that is not stored: its first write has the number 0 for
+// AbsentRole is a role that is not stored: its first write has the number 0 for
 // everything that counts.
-func newRole(key RoleKey, wire string) Role {
+func AbsentRole(key RoleKey, wire string) Role {
 	return Role{Key: key, Wire: wire, State: RoleElectable, Epoch: -1, Version: -1, ActivationSeq: -1, LastReason: reasonReserved}
 }
 

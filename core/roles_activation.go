@@ -543,7 +543,7 @@ func (r Role) acknowledged(a RoleAck) Role {
 	if r.State != RoleProbing || r.Epoch != a.Epoch {
 		return r
 	}
-	next := r.step(RoleActive, InstantOf(a.Started), reasonAcked)
+	next := r.step(RoleActive, InstantOf(a.Started), ReasonAcknowledged)
 	next.Holder, next.HolderGeneration, next.CharterAckedEpoch = a.Holder, a.Generation, Some(a.Epoch)
 	next.ActivationDeadline, next.BlockedReason, next.RetryCount, next.NextProbe = 0, "", 0, 0
 	return next

@@ -19,21 +19,21 @@ type post struct {
 }
 
 // posts are the role inboxes that are the agent's at now. The agent's own hints
-// lead to the roles; the roles decide. Hints that are out of date are dropped.
+// lead to the roles; the roles decide. gone are hints that are out of date.
 //
 // Cost: nothing for an agent without hints that is no candidate of the legacy
 // role, else 1 round trip.
-func (h *Hub) posts(ctx context.Context, a Agent, now Instant) ([]post, error) {
+func (h *Hub) posts(ctx context.Context, a Agent, now Instant) (posts []post, gone []RoleHold, err error) {
 	var legacy []post
 	read := inBackground(func() (err error) {
 		legacy, err = h.legacyPost(ctx, a, now)
 		return err
 	})
-	held, err := h.heldPosts(ctx, a, now)
+	posts, gone, err = h.heldPosts(ctx, a, now)
 	if failed := read(); err == nil {
 		err = failed
 	}
-	return append(held, legacy...), err
+	return append(posts, legacy...), gone, err
 }
 
 func (h *Hub) legacyPost(ctx context.Context, a Agent, now Instant) ([]post, error) {
@@ -52,9 +52,9 @@ func (h *Hub) legacyPost(ctx context.Context, a Agent, now Instant) ([]post, err
 	return []post{{inbox: ctoAddress, authority: authority}}, nil
 }
 
-func (h *Hub) heldPosts(ctx context.Context, a Agent, now Instant) ([]post, error) {
+func (h *Hub) heldPosts(ctx context.Context, a Agent, now Instant) (posts []post, gone []RoleHold, err error) {
 	if len(a.Holds) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	wires := make([]string, 0, len(a.Holds))
 	for _, hold := range a.Holds {
@@ -64,10 +64,8 @@ func (h *Hub) heldPosts(ctx context.Context, a Agent, now Instant) ([]post, erro
 	}
 	roles, err := h.roles.ReadRoles(ctx, wires)
 	if err != nil {
-		return nil, fmt.Errorf("read roles: %w", err)
+		return nil, nil, fmt.Errorf("read roles: %w", err)
 	}
-	var posts []post
-	var gone []RoleHold
 	for _, r := range roles {
 		stands := !r.Closed && r.State == RoleActive && r.Holder == a.ID && r.HolderGeneration == a.Generation
 		for _, hold := range a.Holds {
@@ -81,12 +79,7 @@ func (h *Hub) heldPosts(ctx context.Context, a Agent, now Instant) ([]post, erro
 			}})
 		}
 	}
-	if len(gone) > 0 {
-		// A hint is removed with its epoch: one that an acknowledgement leaves
-		// meanwhile is another. What fails here is tried again by the next drain.
-		_ = h.roles.ForgetHolds(ctx, a.ID, gone)
-	}
-	return posts, nil
+	return posts, gone, nil
 }
 
 // pendingOf counts what waits in role inboxes.

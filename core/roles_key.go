@@ -119,8 +119,8 @@ func roleWireError(code Code, message string) *Error {
 	return InvalidCode(code, "role_key_wire", message)
 }
 
-// projectWirePrefix is how the wire forms of a project's roles begin, and no
+// ProjectWirePrefix is how the wire forms of a project's roles begin, and no
 // others: 42 bytes of canonical JSON are 56 characters without a remainder.
-func projectWirePrefix(projectID string) string {
+func ProjectWirePrefix(projectID string) string {
 	return roleWirePrefix + base64.RawURLEncoding.EncodeToString([]byte(`{"project_id":"`+projectID+`"`))
 }

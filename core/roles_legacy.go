@@ -254,6 +254,16 @@ func (h *Hub) electLegacy(ctx context.Context, reason string) error {
 	return err
 }
 
+// sweepLegacy elects where the leader is not live any more, and removes what led
+// to no candidate.
+func (h *Hub) sweepLegacy(ctx context.Context) error {
+	b, err := h.runLegacy(ctx, "sweep")
+	if err != nil {
+		return err
+	}
+	return h.forgetLegacy(ctx, b)
+}
+
 // runLegacy elects and returns the role as it stands after that.
 func (h *Hub) runLegacy(ctx context.Context, reason string) (legacyBoard, error) {
 	for attempt := range reserveAttempts {
@@ -263,7 +273,7 @@ func (h *Hub) runLegacy(ctx context.Context, reason string) (legacyBoard, error)
 		}
 		next, changes := b.elect(reason)
 		if !changes {
-			return b, h.forgetLegacy(ctx, b)
+			return b, nil
 		}
 		if done, _, err := h.appointLegacy(ctx, b, next); err != nil || done {
 			b.state = next
@@ -305,7 +315,10 @@ func (h *Hub) forgetLegacy(ctx context.Context, b legacyBoard) error {
 	if len(b.hints) == 0 {
 		return nil
 	}
-	return h.roles.ForgetLegacyCandidates(ctx, b.hints, b.now.Add(-followerEntryAge))
+	if err := h.roles.ForgetLegacyCandidates(ctx, b.hints, b.now.Add(-followerEntryAge)); err != nil {
+		return fmt.Errorf("forget legacy candidates: %w", err)
+	}
+	return nil
 }
 
 // noticeCandidate runs an election after an event of an agent that is a

@@ -175,7 +175,7 @@ func (h *Hub) ReserveRole(ctx context.Context, r RoleReservation) (RoleOutcome, 
 	}
 	now := h.clock.Now()
 	r.complete(InstantOf(now), h.ids)
-	seen := newRole(key, r.Wire)
+	seen := AbsentRole(key, r.Wire)
 	if r.Version.Set && !r.Patch.PreviousHolder.Set {
 		done, err := h.roles.UpdateRole(ctx, r.update(h.stamp(now)))
 		if err != nil {

@@ -236,7 +236,7 @@ func (h *Hub) SweepRoles(ctx context.Context) (RoleSweep, error) {
 	now := InstantOf(started)
 	var mu sync.Mutex
 	var counts RoleSweep
-	legacy := h.electLegacy(ctx, "sweep")
+	legacy := h.sweepLegacy(ctx)
 	position := ""
 	for looked := 0; ; {
 		page, err := h.roles.DueRoles(ctx, DueScan{Before: now + 1, After: position, Limit: roleSweepPage})

@@ -197,15 +197,21 @@ func (h *Hub) RoleHistory(ctx context.Context, q RoleHistoryQuery) (RoleHistoryP
 	return page, nil
 }
 
-// recorded is the history with this version of the role in it. A write that does
-// not change the state tells "" or repeats it; readers derive what it was.
-func (r Role) recorded() Role {
-	e := RoleEvent{Version: r.Version, At: r.LastTransition, To: r.State, Epoch: r.Epoch, Reason: r.LastReason, Holder: r.Holder}
-	r.History = append(slices.Clone(r.History), e)
-	if len(r.History) > MaxRoleHistory {
-		r.History = r.History[len(r.History)-MaxRoleHistory:]
+// History is the role's history with the step in it, where it is one: moving a
+// due entry is none.
+func (s RoleStep) History() []RoleEvent {
+	next := s.Next
+	if next.Version == s.Seen.Version {
+		return s.Seen.History
 	}
-	return r
+	e := RoleEvent{
+		Version: next.Version, At: next.LastTransition, To: next.State, Epoch: next.Epoch, Reason: next.LastReason, Holder: next.Holder,
+	}
+	if n := len(s.Seen.History); n > 0 {
+		e.From = s.Seen.History[n-1].To
+	}
+	history := append(slices.Clone(s.Seen.History), e)
+	return history[max(len(history)-MaxRoleHistory, 0):]
 }
 
 // FenceQuery asks whether an authority stands.

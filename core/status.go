@@ -122,7 +122,7 @@ func (h *Hub) agentSnapshot(ctx context.Context, agentID string, now Instant) (*
 		return nil, nil
 	}
 	snapshot := agent.snapshot(now)
-	posts, err := h.posts(ctx, agent, now)
+	posts, _, err := h.posts(ctx, agent, now)
 	if err != nil {
 		return nil, err
 	}

@@ -161,7 +161,7 @@ func TestEveryOperationCostsWhatTheDesignAllows(t *testing.T) {
 				_, err := c.core.Status(ctx, core.StatusQuery{Scope: core.StatusScopeHub, IncludeMetrics: true})
 				return err
 			}
-		}, spend{1, 1, 0, 1}},
+		}, spend{1, 3, 0, 3}},
 		{"status of an agent", func(c *costs) func(context.Context) error {
 			return func(ctx context.Context) error {
 				_, err := c.core.Status(ctx, core.StatusQuery{Scope: core.StatusScopeAgent, AgentID: "a"})
@@ -210,7 +210,7 @@ func TestEveryOperationCostsWhatTheDesignAllows(t *testing.T) {
 				_, err := c.core.Health(ctx)
 				return err
 			}
-		}, spend{1, 1, 0, 2}},
+		}, spend{1, 1, 0, 3}},
 		{"presence sweep with nothing due, and its record", func(c *costs) func(context.Context) error {
 			return func(ctx context.Context) error {
 				_, err := c.core.RunSweep(ctx, core.SweepPresence)

@@ -76,7 +76,7 @@ func newWorldAt(t *testing.T, clock func() time.Time) *world {
 
 func (w *world) hub(clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: w.store, Identity: w.store, Idempotency: w.store, Sweeps: w.store, Messages: w.store,
+		Presence: w.store, Identity: w.store, Idempotency: w.store, Sweeps: w.store, Messages: w.store, Roles: w.store,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 	})
 }

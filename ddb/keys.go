@@ -39,6 +39,8 @@ const (
 	fanoutShards     = 16 // of the due entries of fan-outs under way
 	deadLetterShards = 8  // of the dead letters, and of the redriven ones
 	traceShards      = 4  // of a trace
+
+	roleShards = 4 // of the list and of the due entries of roles; a project's are in one
 )
 
 // A key is an item's primary key.
@@ -54,9 +56,37 @@ func idempotencyKey(id string) key       { return key{"idem#" + id, "record"} }
 func recordKey(messageID string) key     { return key{"fanout#" + messageID, "record"} }
 func answerKey(correlationID string) key { return key{"answer#" + correlationID, "answer"} }
 func countsKey() key                     { return key{"rollup#messages", "counts"} }
+func roleKey(wire string) key            { return key{"role#" + wire, roleSK} }
+func roleValueKey(wire string) key       { return key{"role#" + wire, "value"} }
+func roleSettingsKey() key               { return key{"hub", "roles"} }
+func legacyKey() key                     { return key{"role#" + core.LegacyWire, "legacy"} }
+func candidateKey(wire, agentID string) key {
+	return key{"role#" + wire, candidatePrefix + agentID}
+}
 func followerKey(topic, id string) key {
 	return key{topicPartition(topic, shardOf(id, topicShards)), id}
 }
+
+// The sort keys of a role's partition, in their order: its candidates, the role,
+// the value attached to it. One query reads the first two without the third.
+const (
+	candidatePrefix = "candidate#"
+	roleSK          = "role"
+)
+
+// rolePartition is a shard of the roles in the indexes list and due.
+func rolePartition(shard int) string { return fmt.Sprintf("role#%d", shard) }
+
+// roleShard keeps a project's roles together, so that listing them is one query.
+func roleShard(wire string) int {
+	key, err := core.ParseRoleWire(wire)
+	if err != nil {
+		return 0 // no such role is ever written
+	}
+	return projectShard(key.ProjectID)
+}
+
+func projectShard(projectID string) int { return shardOf(projectID, roleShards) }
 
 // topicPartition holds the agents that may follow a topic. A follower's entry
 // is written before the agent's item says that it follows, so an entry may be

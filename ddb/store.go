@@ -44,6 +44,7 @@ var (
 	_ core.IdempotencyStore = (*Store)(nil)
 	_ core.SweepStore       = (*Store)(nil)
 	_ core.MessageStore     = (*Store)(nil)
+	_ core.RoleStore        = (*Store)(nil)
 )
 
 // Open returns the store over a table as the template declares it. It makes no
@@ -67,17 +68,24 @@ type update struct {
 	key       key
 	set       []string
 	remove    []string
+	add       []string // to sets
+	drop      []string // from sets
 	condition []string // all must hold
 	names     map[string]string
 	values    item
 }
 
 func (u *update) expression() string {
-	text := "SET " + strings.Join(u.set, ", ")
-	if len(u.remove) > 0 {
-		text += " REMOVE " + strings.Join(u.remove, ", ")
+	var clauses []string
+	for _, clause := range []struct {
+		verb  string
+		parts []string
+	}{{"SET ", u.set}, {"REMOVE ", u.remove}, {"ADD ", u.add}, {"DELETE ", u.drop}} {
+		if len(clause.parts) > 0 {
+			clauses = append(clauses, clause.verb+strings.Join(clause.parts, ", "))
+		}
 	}
-	return text
+	return strings.Join(clauses, " ")
 }
 
 // apply sends the update. It returns the item after it, or, when the condition

@@ -33,6 +33,8 @@ type Endpoint struct {
 	Bare bool
 	// ConflictStatus answers refusals of the conflict kind, 409 when zero.
 	ConflictStatus int
+	// NotFoundStatus answers refusals of the not-found kind, where there are any.
+	NotFoundStatus int
 
 	request  *shape
 	response reflect.Type

@@ -95,7 +95,7 @@ func Open(cfg aws.Config, s Settings) (*App, error) {
 		return nil, err
 	}
 	hub := core.New(core.Config{
-		Presence: store, Identity: store, Idempotency: store, Sweeps: store, Messages: store, Clock: clock, IDs: ids,
+		Presence: store, Identity: store, Idempotency: store, Sweeps: store, Messages: store, Roles: store, Clock: clock, IDs: ids,
 	})
 	return New(Config{
 		Hub: hub, Tokens: store, Clock: clock, IDs: ids, Log: s.Log, Version: Version, CORSOrigins: s.CORSOrigins,

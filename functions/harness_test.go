@@ -119,7 +119,7 @@ func (h *testHub) newApp() *App {
 	h.t.Helper()
 	ids := core.NewIDs(h.clock, rand.Reader)
 	h.hub = core.New(core.Config{
-		Presence: h.store, Identity: h.store, Idempotency: h.store, Sweeps: h.store, Messages: h.store, Clock: h.clock, IDs: ids,
+		Presence: h.store, Identity: h.store, Idempotency: h.store, Sweeps: h.store, Messages: h.store, Roles: h.store, Clock: h.clock, IDs: ids,
 	})
 	app, err := New(Config{
 		Hub: h.hub, Tokens: h.store, Clock: h.clock, IDs: ids, Log: NewLog(h.log, "DEBUG"), Version: Version,

@@ -122,6 +122,9 @@ func (e *Endpoint) refusals() []int {
 	if e.readsBody() {
 		statuses = append(statuses, http.StatusRequestEntityTooLarge, e.conflictStatus())
 	}
+	if e.NotFoundStatus != 0 {
+		statuses = append(statuses, e.NotFoundStatus)
+	}
 	return statuses
 }
 

@@ -23,6 +23,7 @@ func Sweeps() []Sweep {
 	return []Sweep{
 		{Name: "sweep-agents", Run: core.SweepPresence},
 		{Name: "sweep-messages", Run: core.SweepMessages},
+		{Name: "sweep-roles", Run: core.SweepRoles},
 	}
 }
 

@@ -121,10 +121,19 @@ func (noMessages) ReadTrace(context.Context, string, int) ([]core.Delivery, bool
 
 func (noMessages) LoadPayloads(context.Context, []core.Delivery) error { return nil }
 
+// noRoles is a store without a role, and without a candidate of the legacy one.
+type noRoles struct{ core.RoleStore }
+
+func (noRoles) ReadLegacyRole(context.Context) (core.LegacyState, []string, error) {
+	return core.LegacyState{}, nil, nil
+}
+
+func (noRoles) ReadAgents(context.Context, []string) ([]core.Agent, error) { return nil, nil }
+
 // NewHub returns a hub over a store.
 func NewHub(s Store, clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: s, Identity: s, Idempotency: s, Sweeps: s, Messages: noMessages{},
+		Presence: s, Identity: s, Idempotency: s, Sweeps: s, Messages: noMessages{}, Roles: noRoles{},
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 	})
 }
