@@ -637,11 +637,14 @@ func (h *Hub) ReleaseRole(ctx context.Context, r ReleaseRequest) (RoleOutcome, e
 		if err != nil {
 			return RoleOutcome{}, err
 		}
-		if b.Role.Successor = r.Successor; r.Successor != "" {
-			if err := h.addAgent(ctx, &b, r.Successor); err != nil {
-				return RoleOutcome{}, err
-			}
+		if err := h.addAgents(ctx, &b, r); err != nil {
+			return RoleOutcome{}, err
 		}
+		fence := fenceOf(r.AgentID, r.Fences)
+		if agent := b.agents[r.AgentID]; fence.Set && (agent.Generation != fence.Value.Generation || agent.Final) {
+			return RoleOutcome{}, h.staleActor(fence.Value, agent, identity)
+		}
+		b.Role.Successor = r.Successor
 		if code := r.judge(b.Role); code != "" {
 			return RoleOutcome{}, refuseRole(code, b.Role)
 		}
@@ -650,7 +653,7 @@ func (h *Hub) ReleaseRole(ctx context.Context, r ReleaseRequest) (RoleOutcome, e
 		}
 		plan := b.release(r, h.ids.New())
 		step := h.stepOf(b, plan, roleWish{trigger: reasonHandover, cause: r.AgentID})
-		step.Fence = fenceOf(r.AgentID, r.Fences)
+		step.Fence = fence
 		done, err := h.roles.StepRole(ctx, step)
 		switch {
 		case err != nil:
@@ -667,16 +670,23 @@ func (h *Hub) ReleaseRole(ctx context.Context, r ReleaseRequest) (RoleOutcome, e
 	return RoleOutcome{}, Refuse(CodeContended, roleRefusals[CodeContended])
 }
 
-func (h *Hub) addAgent(ctx context.Context, b *board, agentID string) error {
-	if _, known := b.agents[agentID]; known {
+// addAgents reads whom a release concerns beside the candidates and the holder.
+func (h *Hub) addAgents(ctx context.Context, b *board, r ReleaseRequest) error {
+	var ids []string
+	for _, id := range []string{r.AgentID, r.Successor} {
+		if _, known := b.agents[id]; !known && id != "" {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
 		return nil
 	}
-	agent, found, err := h.presence.ReadAgent(ctx, agentID)
+	agents, err := h.roles.ReadAgents(ctx, slices.Compact(ids))
 	if err != nil {
-		return fmt.Errorf("read successor: %w", err)
+		return fmt.Errorf("read agents: %w", err)
 	}
-	if found {
-		b.agents[agentID] = agent
+	for _, a := range agents {
+		b.agents[a.ID] = a
 	}
 	return nil
 }

@@ -318,15 +318,18 @@ func (s *Store) checkAgent(agentID, condition string, values ...item) types.Tran
 }
 
 func (s *Store) updateAction(u update) types.TransactWriteItem {
-	return types.TransactWriteItem{Update: &types.Update{
+	action := &types.Update{
 		TableName:                           aws.String(s.table),
 		Key:                                 u.key.item(),
 		UpdateExpression:                    aws.String(u.expression()),
-		ConditionExpression:                 aws.String(strings.Join(u.condition, " AND ")),
 		ExpressionAttributeNames:            u.names,
 		ExpressionAttributeValues:           u.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}}
+	}
+	if len(u.condition) > 0 {
+		action.ConditionExpression = aws.String(strings.Join(u.condition, " AND "))
+	}
+	return types.TransactWriteItem{Update: action}
 }
 
 // reason is what a cancelled transaction tells about one action.

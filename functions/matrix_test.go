@@ -20,7 +20,7 @@ const sampleAgent = "agent-1"
 
 // optionalInSample are fields that a request needs although their rules do not
 // say so: another field could stand for them.
-var optionalInSample = map[string]bool{"agent_id": true, "from_agent": true, "topic": true, "message_ids": true, "role_key_wire": true}
+var optionalInSample = map[string]bool{"agent_id": true, "from_agent": true, "topic": true, "message_ids": true, "role_key_wire": true, "state": true}
 
 // sampleValues are values of fields that take fewer than their rules say.
 var sampleValues = map[string]any{

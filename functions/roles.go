@@ -618,9 +618,9 @@ func roleStatus(ctx context.Context, c *call, r roleStatusRequest) (roleStatusRe
 }
 
 type roleHistoryRequest struct {
-	RoleKeyWire string           `json:"role_key_wire" in:"line,required,code=ROLE_KEY_WIRE_INVALID"`
 	Limit       int64            `json:"limit" in:"integer,min=1,max=100,default=50"`
 	Cursor      core.Opt[string] `json:"cursor" in:"line,max=4096" doc:"next_cursor of the page before."`
+	RoleKeyWire string           `json:"role_key_wire" in:"line,required,code=ROLE_KEY_WIRE_INVALID"`
 }
 
 type transitionView struct {
