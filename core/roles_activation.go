@@ -338,7 +338,8 @@ func (b board) elect(wish roleWish, activationID string, u float64) rolePlan {
 	case agentID != "":
 		plan = b.reserve(r, agentID, activationID)
 	case waits != 0:
-		plan = b.step(r.unreachable(b.now, waits), DispositionStarted)
+		third := max(r.RetryCount, failed.Value.Failures) >= FailureLimit
+		plan = b.step(r.unreachable(b.now, waits, third), DispositionStarted)
 	default:
 		plan = b.step(r.reserved("", activationID, b.now, b.now.Add(StandupDeadline), reasonStandup), DispositionStarted)
 		plan.next.CharterVersion = cmp.Or(b.Settings.CharterVersion, r.CharterVersion)
@@ -361,10 +362,11 @@ func (b *board) exclude(agentID string, u float64) Opt[RoleCandidate] {
 	return Some(next)
 }
 
-// unreachable is the role when everybody who could hold it is excluded.
-func (r Role) unreachable(now, retry Instant) Role {
+// unreachable is the role when everybody who could hold it is excluded; after
+// the third failure it is quarantined.
+func (r Role) unreachable(now, retry Instant, third bool) Role {
 	state := RoleUnreachable
-	if r.RetryCount >= FailureLimit {
+	if third {
 		state = RoleQuarantined
 	}
 	next := r.vacated(now, reasonAckTimeout)
