@@ -172,9 +172,23 @@ func (d *draining) open(ctx context.Context) error {
 	return d.openPosts(ctx, agent, own)
 }
 
-// openPosts adds the inboxes of the agent's roles.
+// openPosts adds the inboxes of the agent's roles. They are read while the roles
+// tell which of them are the agent's.
 func (d *draining) openPosts(ctx context.Context, agent Agent, own []Delivery) error {
+	inboxes := agent.postInboxes(d.now)
+	sources := make([]*source, len(inboxes))
+	found := make([][]Delivery, len(inboxes))
+	read := inBackground(func() error {
+		return each(len(inboxes), max(len(inboxes), 1), func(i int) (err error) {
+			sources[i] = &source{inbox: inboxes[i]}
+			found[i], err = d.first(ctx, sources[i])
+			return err
+		})
+	})
 	posts, gone, err := d.hub.posts(ctx, agent, d.now)
+	if failed := read(); err == nil {
+		err = failed
+	}
 	if err != nil {
 		return err
 	}
@@ -183,18 +197,14 @@ func (d *draining) openPosts(ctx context.Context, agent Agent, own []Delivery) e
 		// meanwhile is another. What fails here is tried again by the next drain.
 		_ = d.hub.roles.ForgetHolds(ctx, agent.ID, gone)
 	}
-	found := make([][]Delivery, len(posts))
+	d.enqueue(own)
 	for _, p := range posts {
-		d.sources = append(d.sources, &source{inbox: p.inbox, authority: Some(p.authority)})
+		if i := slices.Index(inboxes, p.inbox); i >= 0 {
+			sources[i].authority = Some(p.authority)
+			d.sources = append(d.sources, sources[i])
+			d.enqueue(found[i])
+		}
 	}
-	err = each(len(posts), len(posts), func(i int) (err error) {
-		found[i], err = d.first(ctx, d.sources[len(d.sources)-len(posts)+i])
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	d.enqueue(append(found, own)...)
 	return nil
 }
 

@@ -180,6 +180,9 @@ type RoleEvent struct {
 	Epoch   int64
 	Reason  string
 	Holder  string
+	// Mark is the end of its write's id. By it a write whose answer was lost is
+	// recognised when others have written since.
+	Mark string
 }
 
 // RoleHold is a role that an agent acknowledged: a hint kept with the agent, by
@@ -325,6 +328,13 @@ func (r Role) reserved(holder, activationID string, now, deadline Instant, reaso
 	next.Successor, next.Closed = "", false
 	return next
 }
+
+// markBytes is how much of a write's id a mark keeps: of the random part, so that
+// two among the few events of a role do not meet.
+const markBytes = 8
+
+// Mark is what a role's history keeps of the write's id.
+func (s WriteStamp) Mark() string { return s.WriteID[max(len(s.WriteID)-markBytes, 0):] }
 
 func (r Role) nextEpoch() Role {
 	r.Epoch++

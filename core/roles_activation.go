@@ -484,7 +484,8 @@ type RoleAcked struct {
 // Errors: STALE_EPOCH, HOLDER_MISMATCH, CHARTER_VERSION_MISMATCH,
 // HOLDER_LEASE_EXPIRED with the role as data; STALE_PRESENCE_OWNER.
 func (h *Hub) AcknowledgeRole(ctx context.Context, r AckRoleRequest) (RoleAcked, error) {
-	if _, err := ParseRoleWire(r.Wire); err != nil {
+	key, err := ParseRoleWire(r.Wire)
+	if err != nil {
 		return RoleAcked{}, err
 	}
 	identity, err := h.checkIdentity(ctx, r.Fences)
@@ -521,7 +522,7 @@ func (h *Hub) AcknowledgeRole(ctx context.Context, r AckRoleRequest) (RoleAcked,
 	case !outcome.Done:
 		return h.judgeAck(ctx, r, write, outcome, identity, value)
 	case failed != nil: // it is done: what could not be read beside it is left out
-		return RoleAcked{Role: Role{Wire: r.Wire, State: RoleActive, Holder: r.AgentID, Epoch: r.Epoch}}, nil
+		return RoleAcked{Role: AbsentRole(key, r.Wire).acknowledged(write)}, nil
 	}
 	return RoleAcked{Role: role.acknowledged(write), Value: value}, nil
 }
@@ -539,16 +540,20 @@ func (h *Hub) readRoleAndValue(ctx context.Context, wire string) (Role, RoleValu
 	return role, value, err
 }
 
-// acknowledged is the role after the acknowledgement, whether it was read before
-// or after it.
+// acknowledged is the role as the acknowledgement left it, whether it was read
+// before that, after it, or when others had written since.
 func (r Role) acknowledged(a RoleAck) Role {
-	if r.State != RoleProbing || r.Epoch != a.Epoch {
+	if r.State == RoleProbing && r.Epoch == a.Epoch {
+		r = r.step(RoleActive, InstantOf(a.Started), ReasonAcknowledged)
+	} else if left, found := r.at(a.Mark()); found && left.Version == r.Version {
 		return r
+	} else {
+		r = left
 	}
-	next := r.step(RoleActive, InstantOf(a.Started), ReasonAcknowledged)
-	next.Holder, next.HolderGeneration, next.CharterAckedEpoch = a.Holder, a.Generation, Some(a.Epoch)
-	next.ActivationDeadline, next.BlockedReason, next.RetryCount, next.NextProbe = 0, "", 0, 0
-	return next
+	r.Epoch, r.ActivationSeq, r.ActivationID, r.State = a.Epoch, a.ActivationSeq, a.ActivationID, RoleActive
+	r.Holder, r.HolderGeneration, r.CharterVersion, r.CharterAckedEpoch = a.Holder, a.Generation, a.CharterVersion, Some(a.Epoch)
+	r.ActivationDeadline, r.BlockedReason, r.RetryCount, r.NextProbe = 0, "", 0, 0
+	return r
 }
 
 // judgeAck tells why an acknowledgement was refused, or that it was made before.

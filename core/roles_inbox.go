@@ -36,6 +36,21 @@ func (h *Hub) posts(ctx context.Context, a Agent, now Instant) (posts []post, go
 	return append(posts, legacy...), gone, err
 }
 
+// postInboxes are the inboxes that posts may lead to, as far as the agent itself
+// tells: they can be read while the roles are.
+func (a Agent) postInboxes(now Instant) []string {
+	var inboxes []string
+	for _, hold := range a.Holds {
+		if inbox := RoleAddressPrefix + hold.Wire; !slices.Contains(inboxes, inbox) {
+			inboxes = append(inboxes, inbox)
+		}
+	}
+	if c, candidate := a.legacyCandidate(now); candidate && c.live {
+		inboxes = append(inboxes, ctoAddress)
+	}
+	return inboxes
+}
+
 func (h *Hub) legacyPost(ctx context.Context, a Agent, now Instant) ([]post, error) {
 	c, candidate := a.legacyCandidate(now)
 	if !candidate || !c.live {

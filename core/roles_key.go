@@ -85,7 +85,7 @@ func (k RoleKey) Wire() string {
 }
 
 // Address is where messages for the role go.
-func (k RoleKey) Address() string { return rolePrefix + k.Wire() }
+func (k RoleKey) Address() string { return RoleAddressPrefix + k.Wire() }
 
 // ParseRoleWire reads a key back from its wire form. There is one wire form of a
 // key: any other text that would decode to it is refused, because the form is

@@ -304,6 +304,35 @@ func (r Role) patched(p RolePatch) Role {
 	return r
 }
 
+// Recognise looks for a write in the history of the role as it stands, and
+// returns the role as that write left it: so a write whose answer was lost is
+// told as done, although others have written since.
+func (u RoleUpdate) Recognise(stands Role) (Role, bool) {
+	r, found := stands.at(u.Mark())
+	if found && r.Version != stands.Version {
+		set(&r.ActivationID, u.Expected.ActivationID)
+		r = r.patched(u.Patch)
+	}
+	return r, found
+}
+
+// at is the role as far as its history tells how the write with this mark left
+// it. Epoch and activation_seq grow together, so one tells the other.
+func (r Role) at(mark string) (Role, bool) {
+	for _, e := range r.History {
+		if e.Mark != mark {
+			continue
+		}
+		if e.Version != r.Version {
+			r.ActivationSeq -= r.Epoch - e.Epoch
+			r.Version, r.Epoch, r.State, r.Holder = e.Version, e.Epoch, e.To, e.Holder
+			r.LastTransition, r.LastReason = e.At, e.Reason
+		}
+		return r, true
+	}
+	return r, false
+}
+
 func set[T any](field *T, v Opt[T]) {
 	if v.Set {
 		*field = v.Value

@@ -206,12 +206,19 @@ func (s RoleStep) History() []RoleEvent {
 	}
 	e := RoleEvent{
 		Version: next.Version, At: next.LastTransition, To: next.State, Epoch: next.Epoch, Reason: next.LastReason, Holder: next.Holder,
+		Mark: s.Mark(),
 	}
 	if n := len(s.Seen.History); n > 0 {
 		e.From = s.Seen.History[n-1].To
 	}
 	history := append(slices.Clone(s.Seen.History), e)
 	return history[max(len(history)-MaxRoleHistory, 0):]
+}
+
+// IsIn tells whether the step is in the history of the role as it stands.
+func (s RoleStep) IsIn(stands Role) bool {
+	_, found := stands.at(s.Mark())
+	return found
 }
 
 // FenceQuery asks whether an authority stands.

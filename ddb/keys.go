@@ -176,7 +176,7 @@ func redrivenPartition(shard int) string { return fmt.Sprintf("redriven#%d", sha
 
 // deadKey orders dead letters by death, and differs for every one.
 func deadKey(d core.Delivery) string {
-	return dueKey(d.FailedAt, fmt.Sprintf("%s#%d#%s", d.ID, d.DeadLetterings, d.Inbox))
+	return dueKey(d.FailedAt, fmt.Sprintf("%s#%d#%s", d.ID, d.DeadLetterings, recipient(d)))
 }
 
 // tracePartition is a shard of a trace's deliveries and records, oldest first.

@@ -113,13 +113,18 @@ func (s *Store) partition(ctx context.Context, partition, from, to string) ([]it
 const partitionPage = 1000
 
 // UpdateRole is one UpdateItem on a role that nobody has read. It becomes two
-// when the due entry has to move to an earlier moment.
+// when the due entry has to move to an earlier moment. A retry whose first try
+// landed finds itself in the role's history, whoever wrote since; when more has
+// been written than the history holds, the outcome is unknown and told as such.
 //
 // Cost: 1 round trip, 1 write unit (2 where the history makes the item larger
 // than 1 KB) and up to 2 index units. IAM: UpdateItem.
 func (s *Store) UpdateRole(ctx context.Context, u core.RoleUpdate) (core.RoleOutcome, error) {
+	var sent attempts
 	for moveDue := false; ; moveDue = true {
-		it, done, err := s.apply(ctx, roleUpdate(u, moveDue))
+		up := roleUpdate(u, moveDue)
+		up.sent = &sent
+		it, done, err := s.apply(ctx, up)
 		if err != nil {
 			return core.RoleOutcome{}, err
 		}
@@ -127,8 +132,11 @@ func (s *Store) UpdateRole(ctx context.Context, u core.RoleUpdate) (core.RoleOut
 		if err != nil || done {
 			return core.RoleOutcome{Done: done, Role: role}, err
 		}
-		if isStampOf(it, u.WriteStamp) {
-			return core.RoleOutcome{Done: true, Replayed: true, Role: role}, nil
+		if left, found := u.Recognise(role); found {
+			return core.RoleOutcome{Done: true, Replayed: true, Role: left}, nil
+		}
+		if sent.resent() && role.Version > u.Expected.Version.Value+core.MaxRoleHistory {
+			return core.RoleOutcome{}, core.Refuse(core.CodeOutcomeUnknown, "an answer was lost, and the role's history does not reach back to it; the operation may have happened")
 		}
 		if moveDue || u.Due == 0 || role.DueAt <= u.Due || role.Version != u.Expected.Version.Value {
 			return core.RoleOutcome{Role: role}, nil
@@ -236,7 +244,7 @@ func eventOf(u core.RoleUpdate, version int64) string {
 	}
 	p := u.Patch
 	return joinEvent(version, p.LastTransition, known(p.State.Set, string(p.State.Value)), epoch,
-		known(p.LastReason.Set, p.LastReason.Value), known(p.Holder.Set, p.Holder.Value))
+		known(p.LastReason.Set, p.LastReason.Value), known(p.Holder.Set, p.Holder.Value), u.Mark())
 }
 
 // StepRole is one PutItem on the version that was seen, or one transaction where
@@ -259,8 +267,10 @@ func (s *Store) StepRole(ctx context.Context, step core.RoleStep) (core.RoleOutc
 			return core.RoleOutcome{Done: done, Role: next}, err
 		}
 		role, err := readRole(next.Wire, stands)
-		replayed := isStampOf(stands, step.WriteStamp)
-		return core.RoleOutcome{Done: replayed, Replayed: replayed, Role: role}, err
+		if err == nil && (isStampOf(stands, step.WriteStamp) || step.IsIn(role)) {
+			return core.RoleOutcome{Done: true, Replayed: true, Role: next}, nil
+		}
+		return core.RoleOutcome{Role: role}, err
 	}
 	actions := []types.TransactWriteItem{{Put: &types.Put{
 		TableName: aws.String(s.table), Item: it, ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
@@ -357,7 +367,7 @@ func acknowledgement(a core.RoleAck) update {
 			":active": text(string(core.RoleActive)), ":probing": text(string(core.RoleProbing)),
 			":holder": text(a.Holder), ":generation": number(a.Generation), ":epoch": number(a.Epoch), ":seq": number(a.ActivationSeq),
 			":id": text(a.ActivationID), ":charter": text(a.CharterVersion), ":reason": text(core.ReasonAcknowledged), ":wid": text(a.WriteID),
-			":event": text(joinEvent(0, now, string(core.RoleActive), fmt.Sprint(a.Epoch), core.ReasonAcknowledged, a.Holder)),
+			":event": text(joinEvent(0, now, string(core.RoleActive), fmt.Sprint(a.Epoch), core.ReasonAcknowledged, a.Holder, a.Mark())),
 		},
 	}
 }

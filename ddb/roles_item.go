@@ -131,12 +131,12 @@ const (
 )
 
 func encodeEvent(e core.RoleEvent) string {
-	return joinEvent(e.Version, e.At, string(e.To), strconv.FormatInt(e.Epoch, 10), e.Reason, e.Holder)
+	return joinEvent(e.Version, e.At, string(e.To), strconv.FormatInt(e.Epoch, 10), e.Reason, e.Holder, e.Mark)
 }
 
-func joinEvent(version int64, at core.Instant, to, epoch, reason, holder string) string {
+func joinEvent(version int64, at core.Instant, to, epoch, reason, holder, mark string) string {
 	return strings.Join([]string{
-		strconv.FormatInt(version, 36), strconv.FormatInt(int64(at), 36), to, epoch, reason, holder,
+		strconv.FormatInt(version, 36), strconv.FormatInt(int64(at), 36), to, epoch, reason, holder, mark,
 	}, eventSeparator)
 }
 
@@ -149,7 +149,7 @@ type storedEvent struct {
 
 func (r *reader) event(name string) storedEvent {
 	parts := strings.Split(r.text(name), eventSeparator)
-	if len(parts) != 6 {
+	if len(parts) != 7 {
 		r.fail(name, "an event")
 		return storedEvent{}
 	}
@@ -159,7 +159,7 @@ func (r *reader) event(name string) storedEvent {
 		r.fail(name, "an event")
 	}
 	return storedEvent{core.RoleEvent{
-		Version: version, At: core.Instant(at), To: core.RoleState(parts[2]), Reason: parts[4], Holder: parts[5],
+		Version: version, At: core.Instant(at), To: core.RoleState(parts[2]), Reason: parts[4], Holder: parts[5], Mark: parts[6],
 	}, parts[3]}
 }
 

@@ -73,6 +73,8 @@ type update struct {
 	condition []string // all must hold
 	names     map[string]string
 	values    item
+	// sent, where it is set, observes the attempts.
+	sent *attempts
 }
 
 func (u *update) expression() string {
@@ -86,6 +88,13 @@ func (u *update) expression() string {
 		}
 	}
 	return strings.Join(clauses, " ")
+}
+
+// observe installs the update's own observer of its attempts, if it has one.
+func (u *update) observe(o *dynamodb.Options) {
+	if u.sent != nil {
+		u.sent.traceAs(o, "ObserveResends")
+	}
 }
 
 // apply sends the update. It returns the item after it, or, when the condition
@@ -105,7 +114,7 @@ func (s *Store) apply(ctx context.Context, u update) (item, bool, error) {
 	}
 	var after item
 	err := s.write(ctx, func(ctx context.Context, trace func(*dynamodb.Options)) error {
-		out, err := s.client.UpdateItem(ctx, in, trace)
+		out, err := s.client.UpdateItem(ctx, in, trace, u.observe)
 		if err == nil {
 			after = out.Attributes
 		}
