@@ -408,6 +408,7 @@ type ArchiveSweep struct {
 	Cleaned      int           // stale hints that were removed
 	Healed       int           // damaged documents that can be read again
 	Counted      int           // done jobs that the roll-up took in
+	Retired      int           // superseded jobs that an import had brought
 	Lag          time.Duration // age of the oldest crash loop left undone
 	More         bool          // it stopped at its bound
 }
@@ -457,6 +458,16 @@ type ArchiveQueue interface {
 	// jobs. Nothing depends on it but the cost of the other methods.
 	Sweep(ctx context.Context) (ArchiveSweep, error)
 	// SettleBacklog retires the superseded jobs that an import brought, once
-	// after each import; it answers how many.
+	// after each import; it answers how many. The sweep does it too.
 	SettleBacklog(ctx context.Context) (int, error)
+}
+
+func (h *Hub) sweepArchive(ctx context.Context) (SweepReport, error) {
+	s, err := h.archive.Sweep(ctx)
+	return SweepReport{
+		Counts: map[string]int{"dead_lettered": s.DeadLettered, "moved": s.Moved, "cleaned": s.Cleaned,
+			"healed": s.Healed, "counted": s.Counted, "retired": s.Retired},
+		Lag:  s.Lag,
+		More: s.More,
+	}, err
 }

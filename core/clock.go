@@ -27,13 +27,3 @@ func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i-j) * time
 
 // Time returns the instant as a UTC time.
 func (i Instant) Time() time.Time { return time.UnixMilli(int64(i)).UTC() }
-
-// Opt is a value that may be absent. What JSON null means for a field has been
-// resolved by whoever decoded it.
-type Opt[T any] struct {
-	Value T
-	Set   bool
-}
-
-// Some returns a present value.
-func Some[T any](v T) Opt[T] { return Opt[T]{Value: v, Set: true} }

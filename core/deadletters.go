@@ -228,7 +228,7 @@ func (f DeadLetterFilter) validate() error {
 		}
 	}
 	if f.To.Set {
-		if err := checkID("to", f.To.Value); err != nil {
+		if _, err := parseAddress("to", f.To.Value); err != nil {
 			return err
 		}
 	}
@@ -344,7 +344,7 @@ func (r RedriveRequest) validate() error {
 		return Invalid("dead_letter_ids", fmt.Sprintf("dead_letter_ids must be 1 to %d", MaxReceipts))
 	}
 	if r.TTLMs.Set {
-		if _, err := messageTTL(r.TTLMs.Value); err != nil {
+		if err := checkMessageTTL(r.TTLMs.Value); err != nil {
 			return err
 		}
 	}

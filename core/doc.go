@@ -47,6 +47,33 @@
 // for it, and reads hung when its lease is live but the step has stood still for
 // longer.
 //
+// # Messages
+//
+// A message accepted is a message kept, until it is acknowledged or
+// dead-lettered once with its sender told. Every recipient has a delivery of
+// its own, and the delivery is what moves:
+//
+//	             drain with auto_ack, or ack
+//	publish ---> pending ----------------------> acked
+//	             |  ^ |
+//	    drain    |  | | expired, or handed out
+//	    with a   |  | v too often
+//	  visibility |  | dead ---- redrive ---> pending, with a new expiry
+//	             v  |  ^
+//	            hidden-'  nack, or the visibility passed: pending again
+//
+// A message to a topic is first one record that fixes who its recipients are;
+// then every recipient gets its delivery, by puts that never replace one. So a
+// fan-out that stopped anywhere is resumed by anybody and reaches every
+// recipient once. To a topic that nobody follows the record is the message: it
+// can only expire.
+//
+// The conditional write that takes a delivery decides who gets it; a dead letter
+// and its notice are one transaction. The clock decides on every read: at its
+// expiry a delivery is in no drain any more and can be neither acknowledged nor
+// leased, whether or not a sweep has made a dead letter of it. The guarantees of
+// each operation are in docs/messages.md.
+//
 // # Failures
 //
 // Lost answers, doubled and late requests. Every write carries an id made once

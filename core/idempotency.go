@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -30,14 +29,6 @@ type IdempotencyRecord struct {
 	BodyHash  string
 	Answer    []byte // the operation's complete answer, as core encodes it
 	ExpiresAt Instant
-}
-
-// IdempotencyStore reads stored answers. They are written by the operation's
-// own store method.
-type IdempotencyStore interface {
-	// ReadIdempotency returns the record, strongly consistent, expired or not;
-	// false when there is none.
-	ReadIdempotency(ctx context.Context, id string) (IdempotencyRecord, bool, error)
 }
 
 func (k IdempotencyKey) validate() error {

@@ -7,29 +7,6 @@ import (
 	"time"
 )
 
-// A message accepted is a message kept, until it is acknowledged or
-// dead-lettered once with its sender told. Every recipient has a delivery of
-// its own, and the delivery is what moves:
-//
-//	             drain with auto_ack, or ack
-//	publish ──▶ pending ────────────────────────▶ acked
-//	             │  ▲ │
-//	    drain    │  │ │ expired, or delivered too often
-//	    with a   │  │ ▼
-//	  visibility │  │ dead ──── redrive ──▶ pending, with a new expiry
-//	             ▼  │  ▲
-//	            hidden ┘  nack, or the visibility passed: pending again
-//
-// A message to a topic is first one record that fixes who its recipients are;
-// then every recipient gets its delivery, by puts that never replace one. So a
-// fan-out that stopped anywhere is resumed by anybody and reaches every
-// recipient once. To a topic that nobody follows the record is the message: it
-// can only expire.
-//
-// The clock decides on every read: at ExpiresAt a delivery is in no drain any
-// more and can be neither acknowledged nor leased, whether or not a sweep has
-// made a dead letter of it.
-
 // MessageType is what a message is to its recipient.
 type MessageType string
 
@@ -254,13 +231,13 @@ type address struct {
 // parseAddress reads an address. A role's messages stay in an inbox under the
 // role's own address, which no agent's id can take: it starts with topic:.
 func parseAddress(field, to string) (address, error) {
-	if err := checkID(field, to); err != nil {
-		return address{}, err
-	}
 	to = strings.TrimSpace(to)
 	name, toTopic := strings.CutPrefix(to, topicPrefix)
+	if err := checkID(field, name); err != nil {
+		return address{}, err
+	}
 	switch {
-	case to == "", toTopic && strings.TrimSpace(name) == "":
+	case strings.TrimSpace(name) == "":
 		return address{}, Invalid(field, field+" must name an agent or a topic")
 	case to == RoleAddressPrefix:
 		return address{}, Invalid(field, field+" must name a role")
@@ -292,9 +269,9 @@ func checkPriority(priority int64) error {
 	return nil
 }
 
-func messageTTL(ms int64) (time.Duration, error) {
+func checkMessageTTL(ms int64) error {
 	if ms < 1 || ms > MaxMessageTTL.Milliseconds() {
-		return 0, Invalid("ttl_ms", fmt.Sprintf("ttl_ms must be 1 to %d", MaxMessageTTL.Milliseconds()))
+		return Invalid("ttl_ms", fmt.Sprintf("ttl_ms must be 1 to %d", MaxMessageTTL.Milliseconds()))
 	}
-	return time.Duration(ms) * time.Millisecond, nil
+	return nil
 }

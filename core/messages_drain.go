@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,11 @@ type DrainRequest struct {
 type Drained struct {
 	Messages   []Delivery // as this drain left them, in the order of draining
 	ServerTime Instant
+	// Unconfirmed are messages that this drain may have taken without knowing
+	// it: the store did not answer. They are not handed out, so that no message
+	// is twice; their trace tells what they are and whether they are still
+	// pending.
+	Unconfirmed []string
 }
 
 // The bounds of one drain.
@@ -48,7 +54,8 @@ const (
 // ends. With VisibilityMs it is handed out at least once: the lease lapses and
 // the next drain gets it. With neither, the drain changes nothing.
 //
-// Once it has taken a message it answers, whatever fails after that.
+// Once it has taken a message it answers, whatever fails after that, and names
+// the messages whose fate it does not know; so does the error when it has none.
 //
 // Errors: INVALID_ARGUMENT and those of the fences.
 func (h *Hub) Drain(ctx context.Context, r DrainRequest) (Drained, error) {
@@ -62,12 +69,23 @@ func (h *Hub) Drain(ctx context.Context, r DrainRequest) (Drained, error) {
 	started := h.clock.Now()
 	d := draining{
 		hub: h, r: r, now: InstantOf(started), fence: fenceOf(r.AgentID, r.Fences), identity: identity,
-		stamp: h.stamp(started), max: int(min(max(r.Max, 0), MaxDrain)),
+		started: started, max: int(min(max(r.Max, 0), MaxDrain)), met: map[string]bool{},
 	}
 	if err := d.run(ctx); err != nil && len(d.taken) == 0 {
-		return Drained{}, err
+		return Drained{}, d.naming(err)
 	}
-	return Drained{Messages: d.taken, ServerTime: d.now}, nil
+	return Drained{Messages: d.taken, ServerTime: d.now, Unconfirmed: d.unconfirmed}, nil
+}
+
+// naming lets an error name the messages that may have been taken.
+func (d *draining) naming(err error) error {
+	var known *Error
+	if len(d.unconfirmed) == 0 || !errors.As(err, &known) {
+		return err
+	}
+	named := *known
+	named.Details = map[string]any{"message_ids": d.unconfirmed}
+	return &named
 }
 
 func (r DrainRequest) validate() error {
@@ -100,17 +118,20 @@ type draining struct {
 	now      Instant
 	fence    Opt[AgentFence]
 	identity Identity
-	stamp    WriteStamp
+	started  time.Time
 	max      int
 
 	sources []*source
 	queue   []Delivery // read and not yet considered, in the order of draining
 	looked  int
-	full    bool // the answer holds what it may
+	met     map[string]bool // ids considered: a message that moved between two reads is in both
+	full    bool            // the answer holds what it may
 	taken   []Delivery
 	size    PayloadSize
 	expired []Delivery
 	spent   []Delivery // handed out as often as they may be
+
+	unconfirmed []string
 }
 
 // source is an inbox that is drained: the agent's own, or one of a role it holds.
@@ -210,6 +231,7 @@ func (d *draining) openPosts(ctx context.Context, agent Agent, own []Delivery) e
 
 func (d *draining) enqueue(found ...[]Delivery) {
 	for _, deliveries := range found {
+		d.looked += len(deliveries)
 		d.queue = append(d.queue, deliveries...)
 	}
 	slices.SortFunc(d.queue, inOrder)
@@ -272,7 +294,6 @@ func (d *draining) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.looked += len(found)
 		d.enqueue(found)
 	}
 	return nil
@@ -304,13 +325,14 @@ func (d *draining) pick() []Delivery {
 			return batch
 		}
 		head := d.queue[0]
-		if d.wants(head) {
+		if !d.met[head.ID] && d.wants(head) {
 			if !d.fits(head) {
 				d.full = true
 				return batch
 			}
 			batch = append(batch, head)
 		}
+		d.met[head.ID] = true
 		d.queue = d.queue[1:]
 	}
 	d.full = len(d.taken)+len(batch) >= d.max
@@ -408,7 +430,7 @@ func (d *draining) commitInbox(ctx context.Context, s *source, own []Delivery, t
 		changes[i] = d.change(delivery)
 	}
 	guard := InboxGuard{Agent: d.fence, Role: s.authority}
-	outcomes, refusal, err := d.hub.messages.ChangeDeliveries(ctx, changes, guard, d.stamp)
+	outcomes, refusal, err := d.hub.messages.ChangeDeliveries(ctx, changes, guard, d.hub.stamp(d.started))
 	switch {
 	case err != nil:
 		return fmt.Errorf("take messages: %w", err)
@@ -419,6 +441,9 @@ func (d *draining) commitInbox(ctx context.Context, s *source, own []Delivery, t
 		return nil
 	}
 	for i, outcome := range outcomes {
+		if CodeOf(outcome.Err) == CodeOutcomeUnknown {
+			d.unconfirmed = append(d.unconfirmed, own[i].ID)
+		}
 		switch {
 		case outcome.Done:
 			took[own[i].Inbox+"\x00"+own[i].ID] = outcome.Stands
@@ -462,5 +487,5 @@ func (d *draining) clear(ctx context.Context) {
 	if d.full || d.looked < maxDrainLook {
 		return
 	}
-	d.hub.expire(ctx, d.expired[:min(len(d.expired), maxDrainExpired)], recoveryManual)
+	_, _ = d.hub.expire(ctx, d.expired[:min(len(d.expired), maxDrainExpired)], recoveryManual)
 }

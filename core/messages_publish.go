@@ -116,7 +116,7 @@ func (r *PublishRequest) validate() (address, error) {
 	if err := checkPriority(r.Priority); err != nil {
 		return address{}, err
 	}
-	if _, err := messageTTL(r.TTLMs); err != nil {
+	if err := checkMessageTTL(r.TTLMs); err != nil {
 		return address{}, err
 	}
 	if r.MaxDeliveries.Set && (r.MaxDeliveries.Value < 1 || r.MaxDeliveries.Value > MaxMaxDeliveries) {
@@ -491,7 +491,7 @@ type ControlRequest struct {
 
 // Control sends a command (contract 2.10).
 func (h *Hub) Control(ctx context.Context, r ControlRequest) (Published, error) {
-	if err := checkID("to_agent", r.To); err != nil {
+	if _, err := parseAddress("to_agent", r.To); err != nil {
 		return Published{}, err
 	}
 	if r.Command == "" {

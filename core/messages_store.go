@@ -186,9 +186,10 @@ type MessageStore interface {
 	// LoadPayloads reads the payloads that are kept apart, in place. One that is
 	// not there any more is Lost.
 	LoadPayloads(ctx context.Context, deliveries []Delivery) error
-	// ChangeDeliveries applies changes, each to a delivery of its own. With a
-	// guard they apply only while all of it holds; when it does not the refusal
-	// tells, and nothing is changed.
+	// ChangeDeliveries applies changes, each to a delivery of its own: the stamp
+	// of one must not be found on the delivery by another. With a guard they
+	// apply only while all of it holds; when it does not the refusal tells, and
+	// nothing is changed.
 	ChangeDeliveries(ctx context.Context, changes []DeliveryChange, guard InboxGuard, stamp WriteStamp) ([]ChangeOutcome, GuardRefusal, error)
 
 	// DueMessages returns a page of what expired by now, of one shard.

@@ -46,6 +46,10 @@ type Agent struct {
 	// DueAt is the deadline under which the presence sweep finds the agent; 0
 	// when it needs no sweep. It may be early, never late.
 	DueAt Instant
+
+	// TouchedAt orders the writes by agents, to the microsecond: the start of the
+	// operation that wrote last, or just past what it met.
+	TouchedAt time.Time
 }
 
 // RegisterRequest asks for a new generation of an agent.

@@ -20,7 +20,7 @@ func (h *Hub) Agents(ctx context.Context, q AgentQuery) (AgentPage, error) {
 		return AgentPage{}, err
 	}
 	limit := q.limit()
-	scan := AgentScan{Topic: q.Topic.Value, After: after, Limit: limit}
+	scan := AgentScan{Topic: q.Topic.or(""), After: after, Limit: limit}
 	if q.filtered() {
 		scan.Limit = MaxListLimit
 	}
@@ -85,5 +85,5 @@ func (q AgentQuery) matches(a AgentView) bool {
 
 // cursorKind binds a cursor to the list and the filter it came from.
 func (q AgentQuery) cursorKind() string {
-	return strings.Join([]string{"agents", string(q.Status.Value), q.Topic.Value}, "\x00")
+	return strings.Join([]string{"agents", string(q.Status.or("")), q.Topic.or("")}, "\x00")
 }

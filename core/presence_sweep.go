@@ -35,7 +35,6 @@ func (h *Hub) SweepAgents(ctx context.Context) (AgentSweep, error) {
 			return run.counts, nil
 		}
 		if err := run.page(ctx, page.Agents); err != nil {
-			run.counts.Lag = run.now.Sub(page.Oldest)
 			return run.counts, err
 		}
 		looked += len(page.Agents)

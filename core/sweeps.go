@@ -12,10 +12,11 @@ const (
 	SweepPresence = "presence"
 	SweepMessages = "messages"
 	SweepRoles    = "roles"
+	SweepArchive  = "archive-queue"
 )
 
 // SweepNames lists every sweep, in the order health reports them.
-var SweepNames = []string{SweepPresence, SweepMessages, SweepRoles}
+var SweepNames = []string{SweepPresence, SweepMessages, SweepRoles, SweepArchive}
 
 // SweepReport is what one run of a sweep did.
 type SweepReport struct {
@@ -35,21 +36,23 @@ type SweepRecord struct {
 	LastSuccessAt       Instant // 0: it never succeeded
 	ConsecutiveFailures int
 	LastErrorCode       Code // of the last failure, "" after a success
-	Lag                 time.Duration
+	// Lag is how far behind the last success was; how long ago that is says
+	// the rest.
+	Lag time.Duration
 }
 
 // SweepOutcome is what a run of a sweep leaves in its record.
 type SweepOutcome struct {
 	Name      string
-	ErrorCode Code // "" for a success
-	Lag       time.Duration
+	ErrorCode Code          // "" for a success
+	Lag       time.Duration // of a success
 	WriteStamp
 }
 
 // SweepStore keeps the health of the sweeps.
 type SweepStore interface {
-	// RecordSweep applies one outcome: a success resets the failures, a failure
-	// adds one.
+	// RecordSweep applies one outcome: a success sets the lag and resets the
+	// failures, a failure adds one and leaves the lag alone.
 	RecordSweep(ctx context.Context, o SweepOutcome) error
 	// ReadSweeps returns the records of the named sweeps in that order, a zero
 	// record with its name for one that never ran.
@@ -62,6 +65,7 @@ func (h *Hub) sweepRuns() map[string]func(context.Context) (SweepReport, error) 
 		SweepPresence: h.sweepPresence,
 		SweepMessages: h.sweepMessages,
 		SweepRoles:    h.sweepRoles,
+		SweepArchive:  h.sweepArchive,
 	}
 }
 

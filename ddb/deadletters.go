@@ -2,7 +2,6 @@ package ddb
 
 import (
 	"context"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -173,9 +172,7 @@ func requeue(r core.Redrive, next core.Delivery, parts int) update {
 			"delivery_state = :state", "write_id = :wid", "expires_ms = :expires", "redriven_ms = :now",
 			"due_pk = :due_pk", "due_sk = :due_sk",
 		},
-		remove: []string{
-			"#ttl", reasonAttr, failedAttr, lastErrorAttr, receiptAttr, visibleAttr, deliveriesAttr, deliveredAttr, recipientPartsAttr, recipientsAttr,
-		},
+		remove:    []string{"#ttl", reasonAttr, failedAttr, lastErrorAttr, receiptAttr, visibleAttr, deliveriesAttr, deliveredAttr},
 		names:     map[string]string{"#ttl": ttl},
 		condition: []string{"delivery_state = :dead", "dead_letterings = :died"},
 		values: item{
@@ -189,39 +186,21 @@ func requeue(r core.Redrive, next core.Delivery, parts int) update {
 			":died":    number(r.Seen.DeadLetterings),
 		},
 	}
-	put := func(name string, value item) {
-		for placeholder, v := range value {
-			u.set = append(u.set, name+" = "+placeholder)
-			u.values[placeholder] = v
-		}
-	}
 	if r.TTL.Set {
-		put(ttlAttr, item{":ttl_ms": number(r.TTL.Value)})
+		u.set = append(u.set, "ttl_ms = :ttl_ms")
+		u.values[":ttl_ms"] = number(r.TTL.Value)
 	}
 	if next.Inbox != "" {
-		put(inboxSK, item{":position": text(pendingPosition(next))})
+		u.set = append(u.set, "inbox_sk = :position")
+		u.values[":position"] = text(pendingPosition(next))
 	}
-	if parts > 0 {
-		put(recipientPartsAttr, item{":parts": number(int64(parts))})
-	} else if len(next.Recipients) > 0 {
-		put(recipientsAttr, item{":recipients": texts(next.Recipients)})
+	switch {
+	case parts > 0:
+		u.set = append(u.set, "recipient_parts = :parts")
+		u.values[":parts"] = number(int64(parts))
+	case len(next.Recipients) > 0:
+		u.set = append(u.set, "recipients = :recipients")
+		u.values[":recipients"] = texts(next.Recipients)
 	}
-	u.remove = withoutSet(u.remove, u.set)
 	return u
-}
-
-// withoutSet drops from remove what set writes: an expression may name an
-// attribute once.
-func withoutSet(remove, set []string) []string {
-	var kept []string
-	for _, name := range remove {
-		written := false
-		for _, s := range set {
-			written = written || strings.HasPrefix(s, name+" = ")
-		}
-		if !written {
-			kept = append(kept, name)
-		}
-	}
-	return kept
 }

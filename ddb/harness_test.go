@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"drawbridge/core"
 	"drawbridge/core/coretest"
@@ -71,12 +72,26 @@ func newWorldAt(t *testing.T, clock func() time.Time) *world {
 		t.Fatal(err)
 	}
 	w.store = ddb.Open(w.client, ddb.Table{Name: w.table, Region: cfg.Region, Account: "000000000000"})
+	w.keepPayloads(t)
 	return w
+}
+
+// keepPayloads gives the store a bucket for large payloads.
+func (w *world) keepPayloads(t *testing.T) {
+	t.Helper()
+	bucket := ddb.PayloadBucket{Name: "payloads"}
+	bucket.Client = s3.NewFromConfig(w.aws.Config(), func(o *s3.Options) { o.UsePathStyle = true })
+	if _, err := bucket.Client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucket.Name)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.KeepMessages(ddb.Messages{Payloads: bucket}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *world) hub(clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: w.store, Identity: w.store, Idempotency: w.store, Sweeps: w.store, Messages: w.store, Roles: w.store,
+		Presence: w.store, Identity: w.store, Sweeps: w.store, Messages: w.store, Roles: w.store,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 	})
 }
@@ -90,9 +105,10 @@ func (w *world) harness(seeds int) coretest.Harness {
 type network struct {
 	inner aws.HTTPClient
 
-	mu     sync.Mutex
-	losing int
-	sent   []sentRequest
+	mu       sync.Mutex
+	losing   int
+	refusing int // writes still to let through; 0: none are refused, see refuse
+	sent     []sentRequest
 }
 
 type sentRequest struct {
@@ -105,6 +121,9 @@ var errLost = errors.New("connection reset by peer")
 func (n *network) Do(r *http.Request) (*http.Response, error) {
 	if !isWrite(r) {
 		return n.inner.Do(r)
+	}
+	if n.refuses() {
+		return refusal(r), nil
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -135,6 +154,37 @@ func isWrite(r *http.Request) bool {
 		return true
 	}
 	return false
+}
+
+// refuseAfter lets a number of writes through and refuses all that follow, as if
+// the caller had died there.
+func (n *network) refuseAfter(writes int) (stop func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refusing = writes + 1
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.refusing = 0
+	}
+}
+
+func (n *network) refuses() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.refusing > 1 {
+		n.refusing--
+		return false
+	}
+	return n.refusing == 1
+}
+
+func refusal(r *http.Request) *http.Response {
+	body := `{"__type":"com.amazon.coral.validate#ValidationException","message":"scripted refusal"}`
+	return &http.Response{
+		StatusCode: http.StatusBadRequest, Request: r, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), ProtoMajor: 1, ProtoMinor: 1,
+	}
 }
 
 func (n *network) loseNextWrite() (stop func()) {

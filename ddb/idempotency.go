@@ -16,17 +16,7 @@ const (
 	answerAttr   = "answer"
 )
 
-// ReadIdempotency reads a stored answer. Cost: 1 request, 1 read unit per 4 KB.
-// IAM: GetItem.
-func (s *Store) ReadIdempotency(ctx context.Context, id string) (core.IdempotencyRecord, bool, error) {
-	it, err := s.get(ctx, idempotencyKey(id))
-	if err != nil || it == nil {
-		return core.IdempotencyRecord{}, false, err
-	}
-	record, err := readAnswer(id, it)
-	return record, err == nil, err
-}
-
+// readAnswer decodes a stored answer, expired or not.
 func readAnswer(id string, it item) (core.IdempotencyRecord, error) {
 	r := reader{it: it}
 	record := core.IdempotencyRecord{

@@ -101,6 +101,8 @@ func agentPartition(shard int) string { return fmt.Sprintf("agent#%d", shard) }
 
 func agentIDOf(partition string) string { return strings.TrimPrefix(partition, "agent#") }
 
+func tokenHashOf(partition string) string { return strings.TrimPrefix(partition, "token#") }
+
 func shardOf(id string, shards uint32) int {
 	h := fnv.New32a()
 	h.Write([]byte(id)) // a hash.Hash never fails

@@ -65,7 +65,7 @@ const (
 )
 
 // CountMessages counts index entries: 0.5 read units per 4 KB of keys, that is
-// about 2 for every 100 messages. IAM: Query on the index due.
+// about 16 for every 1,000 messages, and 136 requests. IAM: Query on the index due.
 func (s *Store) CountMessages(ctx context.Context, now core.Instant) (core.MessageCounts, bool, error) {
 	var urgent, normal, dead, looked atomic.Int64
 	var cut atomic.Bool

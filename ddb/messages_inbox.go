@@ -306,7 +306,9 @@ func (s *Store) change(c core.DeliveryChange, stamp core.WriteStamp) update {
 
 func (s *Store) conditions(u *update, c core.DeliveryChange) {
 	if c.Seen.Set {
-		u.condition = append(u.condition, "inbox_sk = :seen", seenDeliveries(u, c.Seen.Value))
+		// The death keeps a copy of this write that arrives after a redrive from
+		// taking the message's new life.
+		u.condition = append(u.condition, "inbox_sk = :seen", seenDeliveries(u, c.Seen.Value), sameDeath(u, c.Seen.Value.DeadLetterings))
 		u.values[":seen"] = text(position(c.Seen.Value))
 	}
 	if c.Receipt.Set {

@@ -31,7 +31,7 @@ const (
 	stepAtAttr       = "step_ms"
 	stepDeadlineAttr = "step_deadline_ms"
 	writeIDAttr      = "write_id"   // of the latest write by an agent
-	touchedAttr      = "touched_us" // when the operation of that write started
+	touchedAttr      = "touched_us" // when the operation of that write started, or past what it met
 	sweptIDAttr      = "swept_id"   // write id of the latest step by a sweep
 )
 
@@ -63,9 +63,19 @@ func (s *Store) RegisterAgent(ctx context.Context, r core.AgentRegistration) (co
 			return core.AgentWrite{Agent: agent, Replayed: !done}, err
 		}
 		// A register never yields: it takes its place after what it met.
-		touched, moveDue = max(touched, stamp.touched), true
+		touched, moveDue = placeAfter(touched, agent), true
 	}
 	return core.AgentWrite{}, core.Refuse(core.CodeContended, "others kept registering this agent")
+}
+
+// placeAfter is where a write goes among an agent's writes, in microseconds:
+// where it would, or past the one it met, so that a late copy of that one is
+// older than this one.
+func placeAfter(touched int64, met core.Agent) int64 {
+	if last := micros(met.TouchedAt); last > touched {
+		return last + 1
+	}
+	return touched
 }
 
 // dueKept is the condition under which an existing due entry may stay where it
@@ -172,10 +182,10 @@ func (s *Store) RegisterAgentOnce(ctx context.Context, r core.AgentRegistration,
 		return false, err
 	}
 	moveDue := seen.DueAt > r.LeaseExpires
-	u := registration(r, micros(r.Started), moveDue)
+	u := registration(r, placeAfter(micros(r.Started), seen), moveDue)
 	condition := "attribute_not_exists(pk)"
 	if seen.Generation > 0 {
-		condition = "generation = :seen" + dueKept(moveDue)
+		condition = "generation = :seen AND touched_us <= :touched" + dueKept(moveDue)
 		u.values[":seen"] = number(seen.Generation)
 	}
 	return s.transact(ctx, types.TransactWriteItem{Update: &types.Update{
@@ -207,7 +217,7 @@ func (s *Store) HeartbeatAgent(ctx context.Context, b core.AgentHeartbeat) (core
 			return core.AgentWrite{Agent: agent, Replayed: true}, nil
 		case agent.Generation == 0 || agent.Final || b.Generation.Set && b.Generation.Value != agent.Generation:
 			return core.AgentWrite{Agent: agent, Refused: true}, nil
-		case stamp.touched > micros(b.Started):
+		case micros(agent.TouchedAt) > micros(b.Started):
 			// The agent was written by an operation that started later, so this
 			// heartbeat counts as the earlier one and has nothing to add.
 			return core.AgentWrite{Agent: agent}, nil
@@ -268,7 +278,7 @@ func (s *Store) ChangeAgentStatus(ctx context.Context, c core.AgentStatusChange)
 		if err != nil {
 			return core.AgentWrite{}, err
 		}
-		agent, stamp, err := readAgent(it)
+		agent, _, err := readAgent(it)
 		switch {
 		case err != nil || done:
 			return core.AgentWrite{Agent: agent}, err
@@ -283,7 +293,7 @@ func (s *Store) ChangeAgentStatus(ctx context.Context, c core.AgentStatusChange)
 		}
 		// A heartbeat that started later wrote first. The change wins all the
 		// same, and its stamp keeps that heartbeat's copies from undoing it.
-		touched = max(touched, stamp.touched+1)
+		touched = placeAfter(touched, agent)
 	}
 	return core.AgentWrite{}, core.Refuse(core.CodeContended, "others kept changing this agent")
 }
@@ -329,7 +339,6 @@ func (s *Store) ReadAgent(ctx context.Context, agentID string) (core.Agent, bool
 // stamp is what a write left of itself.
 type stamp struct {
 	writeID string
-	touched int64 // microseconds since the epoch
 	sweptID string
 }
 
@@ -360,8 +369,9 @@ func readAgent(it item) (core.Agent, stamp, error) {
 		StepDeadline: core.Opt[time.Duration]{Value: r.duration(stepDeadlineAttr), Set: r.has(stepDeadlineAttr)},
 		Holds:        r.holds(),
 		DueAt:        r.deadline(),
+		TouchedAt:    time.UnixMicro(r.number(touchedAttr)).UTC(),
 	}
-	return agent, stamp{r.text(writeIDAttr), r.number(touchedAttr), r.text(sweptIDAttr)}, r.err
+	return agent, stamp{r.text(writeIDAttr), r.text(sweptIDAttr)}, r.err
 }
 
 // deadline reads the deadline out of a due entry's key; 0 when there is none.

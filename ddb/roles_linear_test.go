@@ -143,7 +143,7 @@ func checkHistory(t *testing.T, seed uint64) {
 		})
 		clock := offset{c.clock, time.Duration(i*15-30) * time.Second}
 		hub := core.New(core.Config{
-			Presence: c.store, Identity: c.store, Idempotency: c.store, Sweeps: c.store, Messages: c.store, Roles: c.store,
+			Presence: c.store, Identity: c.store, Sweeps: c.store, Messages: c.store, Roles: c.store,
 			Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 		})
 		random := mathrand.New(mathrand.NewPCG(seed, uint64(i)))

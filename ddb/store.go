@@ -38,13 +38,12 @@ type Store struct {
 }
 
 var (
-	_ core.PresenceStore    = (*Store)(nil)
-	_ core.IdentityStore    = (*Store)(nil)
-	_ core.TokenStore       = (*Store)(nil)
-	_ core.IdempotencyStore = (*Store)(nil)
-	_ core.SweepStore       = (*Store)(nil)
-	_ core.MessageStore     = (*Store)(nil)
-	_ core.RoleStore        = (*Store)(nil)
+	_ core.PresenceStore = (*Store)(nil)
+	_ core.IdentityStore = (*Store)(nil)
+	_ core.TokenStore    = (*Store)(nil)
+	_ core.SweepStore    = (*Store)(nil)
+	_ core.MessageStore  = (*Store)(nil)
+	_ core.RoleStore     = (*Store)(nil)
 )
 
 // Open returns the store over a table as the template declares it. It makes no

@@ -20,16 +20,16 @@ const (
 func (s *Store) RecordSweep(ctx context.Context, o core.SweepOutcome) error {
 	u := update{
 		key:       sweepKey(o.Name),
-		set:       []string{"last_run_ms = :at", "lag_ms = :lag", "write_id = :wid"},
+		set:       []string{"last_run_ms = :at", "write_id = :wid"},
 		condition: []string{"(attribute_not_exists(pk) OR write_id <> :wid)"},
 		values: item{
 			":at":  instant(core.InstantOf(o.Started)),
-			":lag": number(o.Lag.Milliseconds()),
 			":wid": text(o.WriteID),
 		},
 	}
 	if o.ErrorCode == "" {
-		u.set = append(u.set, "last_success_ms = :at")
+		u.set = append(u.set, "last_success_ms = :at", "lag_ms = :lag")
+		u.values[":lag"] = number(o.Lag.Milliseconds())
 		u.remove = []string{failuresAttr, errorCodeAttr}
 	} else {
 		u.set = append(u.set, "failures = if_not_exists(failures, :none) + :one", "error_code = :code")

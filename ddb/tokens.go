@@ -22,7 +22,7 @@ func (s *Store) ReadToken(ctx context.Context, hash string) (core.Token, bool, e
 	}
 	r := reader{it: it}
 	token := core.Token{
-		Hash:      hash,
+		Hash:      tokenHashOf(r.text(pk)),
 		Name:      r.text(tokenNameAttr),
 		AgentIDs:  r.texts(agentIDsAttr),
 		CreatedAt: r.instant(createdAttr),

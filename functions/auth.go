@@ -21,13 +21,15 @@ const (
 	// each.
 	maxCachedTokens = 4096
 	// Wrong tokens that have to be looked up are let through at a rate, after
-	// a burst: guessing must not turn into load on the table. Tokens that are
-	// cached are not slowed down by it.
+	// a burst: guessing must not turn into load on the table. A token that the
+	// process has seen to be valid is no guess, so that nobody can lock out those
+	// who are at work.
 	guessBurst  = 100
 	guessPeriod = 100 * time.Millisecond
-	// maxToken is the longest bearer token that is looked at.
-	maxToken = 1024
 )
+
+// MaxToken is the longest bearer token that is looked at, in bytes.
+const MaxToken = 1024
 
 // A principal is whom a request comes from.
 type principal struct{ token core.Token }
@@ -46,7 +48,7 @@ func (p principal) mayActAs(agentID, field string) error {
 func bearerToken(header string) (string, bool) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(header), " ")
 	token = strings.TrimSpace(token)
-	ok := strings.EqualFold(scheme, "Bearer") && token != "" && len(token) <= maxToken &&
+	ok := strings.EqualFold(scheme, "Bearer") && token != "" && len(token) <= MaxToken &&
 		isPrintableASCII(token) && !strings.Contains(token, " ")
 	return token, ok
 }
@@ -120,7 +122,8 @@ func (a *authenticator) cached(hash string) (core.Token, bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
-	if entry, ok := a.records[hash]; ok && now.Before(entry.until) {
+	entry, known := a.records[hash]
+	if known && now.Before(entry.until) {
 		return entry.token, true, nil
 	}
 	if until, ok := a.unknown[hash]; ok && now.Before(until) {
@@ -130,7 +133,7 @@ func (a *authenticator) cached(hash string) (core.Token, bool, error) {
 	if drained > 0 {
 		a.guesses, a.drained = max(0, a.guesses-drained), now
 	}
-	if a.guesses >= guessBurst {
+	if a.guesses >= guessBurst && !known {
 		return core.Token{}, false, &core.Error{
 			Code: core.CodeThrottled, Message: "too many unknown tokens were tried", RetryAfter: time.Second,
 		}
@@ -148,6 +151,7 @@ func (a *authenticator) remember(hash string, token core.Token, found bool) {
 		return
 	}
 	a.guesses++
+	delete(a.records, hash)
 	makeRoom(a.unknown)
 	a.unknown[hash] = now.Add(unknownTokenCacheTime)
 }

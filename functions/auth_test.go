@@ -103,6 +103,17 @@ func TestGuessingFillsNoMemoryAndDoesNotHammerTheTable(t *testing.T) {
 	if got := authenticate("known-secret"); got != "" {
 		t.Errorf("a token in use is refused with %s while others guess", got)
 	}
+	// The record in memory gets old while the guessing goes on.
+	clock.advance(tokenCacheTime)
+	for i := range guessBurst {
+		authenticate(fmt.Sprint("late-guess-", i))
+	}
+	if got := authenticate("one-more-guess"); got != core.CodeThrottled {
+		t.Fatalf("a guess too many is answered %s", got)
+	}
+	if got := authenticate("known-secret"); got != "" {
+		t.Errorf("a token in use is refused with %s when its record has to be read again while others guess", got)
+	}
 	// Over a long time: a steady rate, and memory that stays bounded.
 	before := store.reads
 	for i := range 100_000 {

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -70,7 +71,21 @@ func (t *thawedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.wasIdle() {
 		t.CloseIdleConnections()
 	}
-	return t.Transport.RoundTrip(r)
+	return t.Transport.RoundTrip(withPlainBody(r))
+}
+
+// withPlainBody hides the body's WriteTo. The SDK closes a request's body once
+// the answer's head is there; a closed body's WriteTo reports io.EOF as an error
+// (smithy-go 1.28.9), which the transport, still looking for excess bytes,
+// takes for a failed request: it then drops the connection in the middle of the answer.
+// Read reports the end as the end.
+func withPlainBody(r *http.Request) *http.Request {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r
+	}
+	plain := *r
+	plain.Body = struct{ io.ReadCloser }{r.Body}
+	return &plain
 }
 
 func (t *thawedTransport) wasIdle() bool {

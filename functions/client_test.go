@@ -54,6 +54,36 @@ func TestAThawedFunctionOpensANewConnection(t *testing.T) {
 	}
 }
 
+// TestABodyIsNotDrainedByWriteTo: see withPlainBody. The closed body of the SDK must
+// end where the transport looks for excess bytes, not fail.
+func TestABodyIsNotDrainedByWriteTo(t *testing.T) {
+	body := &closedWriterTo{Reader: strings.NewReader("{}")}
+	r := httptest.NewRequest(http.MethodPost, "/", body)
+	r.Body = body
+	plain := withPlainBody(r)
+	if _, ok := plain.Body.(io.WriterTo); ok {
+		t.Fatal("the transport would drain the body by WriteTo")
+	}
+	if got, err := io.ReadAll(plain.Body); err != nil || string(got) != "{}" {
+		t.Fatalf("read %q, %v", got, err)
+	}
+	if _, err := io.Copy(io.Discard, plain.Body); err != nil {
+		t.Fatalf("looking for excess bytes failed: %v", err)
+	}
+	if r.Body != io.ReadCloser(body) {
+		t.Fatal("the caller's request was changed")
+	}
+	empty := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	if withPlainBody(empty).Body != http.NoBody {
+		t.Fatal("a request without a body got one")
+	}
+}
+
+type closedWriterTo struct{ io.Reader }
+
+func (*closedWriterTo) WriteTo(io.Writer) (int64, error) { return 0, io.EOF }
+func (*closedWriterTo) Close() error                     { return nil }
+
 func TestRetriesComeSoonAndAreBounded(t *testing.T) {
 	for attempt, bound := range map[int]time.Duration{1: 50 * time.Millisecond, 2: 100 * time.Millisecond, 5: 800 * time.Millisecond, 6: time.Second, 60: time.Second} {
 		for range 100 {

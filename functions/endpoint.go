@@ -29,11 +29,13 @@ type Endpoint struct {
 	Summary string
 	// Creates: an Idempotency-Key header is honoured (compat rule 16).
 	Creates bool
+	// Finds: what the request names may not be there, which is a 404.
+	Finds bool
 	// Bare: the answer stands without the envelope (contract 2.20, 2.21).
 	Bare bool
 	// ConflictStatus answers refusals of the conflict kind, 409 when zero.
 	ConflictStatus int
-	// NotFoundStatus answers refusals of the not-found kind, where there are any.
+	// NotFoundStatus answers refusals of the not-found kind, 404 when zero.
 	NotFoundStatus int
 
 	request  *shape

@@ -17,6 +17,7 @@ import (
 
 	"drawbridge/core"
 	"drawbridge/ddb"
+	"drawbridge/s3queue"
 )
 
 // Version is the version of the hub, as health, status and the OpenAPI
@@ -38,7 +39,7 @@ const (
 type Settings struct {
 	Table       string
 	Account     string        // the AWS account of the table; part of the store's fingerprint
-	Bucket      string        // of payloads over 8 KB
+	Bucket      string        // of the archive queue, and of payloads over 8 KB
 	Retention   time.Duration // of settled messages; zero takes the usual one
 	CORSOrigins []string
 	Log         *slog.Logger
@@ -91,20 +92,23 @@ func Open(cfg aws.Config, s Settings) (*App, error) {
 	clock := core.SystemClock{}
 	ids := core.NewIDs(clock, rand.Reader)
 	store := ddb.Open(dynamodb.NewFromConfig(cfg), ddb.Table{Name: s.Table, Region: cfg.Region, Account: s.Account})
-	if err := store.KeepMessages(ddb.Messages{Retention: s.Retention, Payloads: ddb.PayloadBucket{Client: payloadClient(cfg), Name: s.Bucket}}); err != nil {
+	if err := store.KeepMessages(ddb.Messages{Retention: s.Retention, Payloads: ddb.PayloadBucket{Client: bucketClient(cfg), Name: s.Bucket}}); err != nil {
 		return nil, err
 	}
 	hub := core.New(core.Config{
-		Presence: store, Identity: store, Idempotency: store, Sweeps: store, Messages: store, Roles: store, Clock: clock, IDs: ids,
+		Presence: store, Identity: store, Sweeps: store, Messages: store, Roles: store, Clock: clock, IDs: ids,
+		Archive: s3queue.New(s3queue.Config{
+			S3: bucketClient(cfg), Bucket: s.Bucket, Settings: core.DefaultArchiveSettings(), Clock: clock, IDs: ids,
+		}),
 	})
 	return New(Config{
 		Hub: hub, Tokens: store, Clock: clock, IDs: ids, Log: s.Log, Version: Version, CORSOrigins: s.CORSOrigins,
 	})
 }
 
-// payloadClient addresses buckets by path where the endpoint is not AWS's own:
+// bucketClient addresses buckets by path where the endpoint is not AWS's own:
 // local ones have no name for every bucket.
-func payloadClient(cfg aws.Config) *s3.Client {
+func bucketClient(cfg aws.Config) *s3.Client {
 	return s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = cfg.BaseEndpoint != nil || os.Getenv("AWS_ENDPOINT_URL") != "" || os.Getenv("AWS_ENDPOINT_URL_S3") != ""
 	})

@@ -25,6 +25,7 @@ import (
 	"drawbridge/ddb"
 	"drawbridge/localstack/fakeaws"
 	"drawbridge/localstack/template"
+	"drawbridge/s3queue"
 )
 
 // testClock is a clock that moves when told.
@@ -58,9 +59,11 @@ type testHub struct {
 	app    *App
 	routes []template.Route
 	log    *lockedBuffer
-	schema *jsonschema.Compiler
-	cached map[string]*jsonschema.Schema
 	token  string // of an operator
+
+	compiling *sync.Mutex // guards the two below: requests may run at once
+	schema    *jsonschema.Compiler
+	cached    map[string]*jsonschema.Schema
 }
 
 type lockedBuffer struct {
@@ -119,7 +122,10 @@ func (h *testHub) newApp() *App {
 	h.t.Helper()
 	ids := core.NewIDs(h.clock, rand.Reader)
 	h.hub = core.New(core.Config{
-		Presence: h.store, Identity: h.store, Idempotency: h.store, Sweeps: h.store, Messages: h.store, Roles: h.store, Clock: h.clock, IDs: ids,
+		Presence: h.store, Identity: h.store, Sweeps: h.store, Messages: h.store, Roles: h.store, Clock: h.clock, IDs: ids,
+		Archive: s3queue.New(s3queue.Config{
+			S3: bucketClient(h.aws.Config()), Bucket: "payloads", Settings: core.DefaultArchiveSettings(), Clock: h.clock, IDs: ids,
+		}),
 	})
 	app, err := New(Config{
 		Hub: h.hub, Tokens: h.store, Clock: h.clock, IDs: ids, Log: NewLog(h.log, "DEBUG"), Version: Version,
@@ -317,7 +323,7 @@ func (h *testHub) compileSchemas() {
 	h.t.Helper()
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(h.app.openAPI))
 	must(h.t, err)
-	h.schema, h.cached = jsonschema.NewCompiler(), map[string]*jsonschema.Schema{}
+	h.compiling, h.schema, h.cached = &sync.Mutex{}, jsonschema.NewCompiler(), map[string]*jsonschema.Schema{}
 	must(h.t, h.schema.AddResource("openapi.json", document))
 }
 
@@ -330,6 +336,8 @@ func (h *testHub) schemaAt(keys ...string) *jsonschema.Schema {
 		pointer.WriteString("/" + url.PathEscape(escaped))
 	}
 	location := "openapi.json#" + pointer.String()
+	h.compiling.Lock()
+	defer h.compiling.Unlock()
 	if h.cached[location] == nil {
 		compiled, err := h.schema.Compile(location)
 		if err != nil {

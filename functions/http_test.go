@@ -40,8 +40,8 @@ func TestRoutingVectors(t *testing.T) {
 		{"POST", "/openapi.json", 405, core.CodeMethodNotAllowed},
 		{"GET", "/nonexistent", 404, core.CodeUnknownEndpoint}, // 152
 		{"POST", "/bridgefoo", 404, core.CodeUnknownEndpoint},
-		{"GET", "/bridgefoo", 404, core.CodeUnknownEndpoint},
-		{"GET", "/bridge", 404, core.CodeUnknownEndpoint},
+		{"GET", "/bridgefoo", 405, core.CodeMethodNotAllowed}, // contract 2.1: whatever starts with /bridge
+		{"GET", "/bridge", 405, core.CodeMethodNotAllowed},
 		// What means another path to somebody must not mean it to the hub.
 		{"POST", "/bridge/register/", 404, core.CodeUnknownEndpoint},
 		{"POST", "/Bridge/register", 404, core.CodeUnknownEndpoint},
@@ -148,7 +148,7 @@ func TestSecurityVectors(t *testing.T) {
 		"Bearer " + operatorToken + " x":            401,
 		"Bearer " + operatorToken + ",Bearer x":     401,
 		"Bearer " + operatorToken + "\x00":          401,
-		"Bearer " + strings.Repeat("x", maxToken+1): 401,
+		"Bearer " + strings.Repeat("x", MaxToken+1): 401,
 		"Bearer " + strings.ToUpper(operatorToken):  401,
 		"Bearer " + core.TokenHash(operatorToken):   401,
 	} {

@@ -52,17 +52,6 @@ func (t jsonText) kind() string {
 // different ids become one.
 func (t jsonText) text() (string, bool) { return unquoteJSON(t) }
 
-// member returns the value of a key of an object, nil when it has none.
-func (t jsonText) member(key string) jsonText {
-	var found jsonText
-	t.members(func(name string, value jsonText) {
-		if name == key {
-			found = value
-		}
-	})
-	return found
-}
-
 // members calls fn for each member of an object in the order they were sent.
 func (t jsonText) members(fn func(key string, value jsonText)) {
 	pos := skipSpace(t, 1)

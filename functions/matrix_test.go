@@ -59,6 +59,8 @@ func (r *rule) sample() any {
 		return []any{r.each.sample()}
 	case r.kind == kindBoolean:
 		return true
+	case r.kind == kindObject:
+		return map[string]any{}
 	case r.kind == kindInteger || r.kind == kindTruncated || r.kind == kindNumber:
 		return 1
 	default:
@@ -89,7 +91,7 @@ func (r *rule) refused() []raw {
 func (r *rule) mustRefuse(value jsonText) bool {
 	kind := value.kind()
 	if kind == jsonNull {
-		return r.required && r.null == nil
+		return r.required && r.null == nil && r.kind != kindAny
 	}
 	switch r.kind {
 	case kindID:

@@ -3,9 +3,9 @@ package functions
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"drawbridge/core"
 )
@@ -152,7 +152,7 @@ type staleActorView struct {
 // may come out of the payload are absent from the body, not defaulted.
 type publishRequest struct {
 	From        string           `json:"from" in:"id,required"`
-	To          string           `json:"to" in:"id,required" doc:"An agent's id, or topic: and a topic."`
+	To          string           `json:"to" in:"id,required,max=518" doc:"An agent's id, or topic: and a topic."`
 	Type        core.Opt[string] `json:"type" in:"line,enum=request|response|event|handoff|human_request|human_response|system" doc:"event without it."`
 	MessageType core.Opt[string] `json:"message_type" in:"line,enum=request|response|event|handoff|human_request|human_response|system" doc:"The type, where type is not given."`
 	Payload     json.RawMessage  `json:"payload" in:"any" doc:"Any JSON value. Members topic, priority, ttl_ms, trace_id, correlation_id of an object stand for fields that the body leaves out."`
@@ -174,7 +174,7 @@ type envelopeFields struct {
 // lift fills fields that the body left out from the payload's members.
 func (f *envelopeFields) lift(payload json.RawMessage) error {
 	var lifted envelopeFields
-	if err := liftInto(&lifted, payload); err != nil {
+	if err := decodeInner(envelopeShape, jsonText(payload), "payload.", &lifted); err != nil {
 		return err
 	}
 	f.Topic = orLifted(f.Topic, lifted.Topic)
@@ -193,17 +193,24 @@ func (f envelopeFields) check() error {
 	return nil
 }
 
-// liftInto decodes the members of an object payload by the rules of a struct.
-func liftInto[T any](into *T, payload json.RawMessage) error {
-	value := jsonText(payload)
+// The shapes of what is read out of a value inside a request.
+var (
+	envelopeShape = sync.OnceValues(func() (*shape, error) { return shapeOf(reflect.TypeFor[envelopeFields]()) })
+	taskShape     = sync.OnceValues(func() (*shape, error) { return shapeOf(reflect.TypeFor[taskFields]()) })
+	filterShape   = sync.OnceValues(func() (*shape, error) { return shapeOf(reflect.TypeFor[redriveFilter]()) })
+)
+
+// decodeInner decodes the members of an object inside a request by the rules of
+// a struct; any other value has none.
+func decodeInner(shapeOf func() (*shape, error), value jsonText, path string, into any) error {
 	if len(value) == 0 || value.kind() != jsonObject {
 		return nil
 	}
-	lifted, err := shapeOf(reflect.TypeFor[T]())
+	inner, err := shapeOf()
 	if err != nil {
 		return err
 	}
-	return lifted.decode(value, "payload.", reflect.ValueOf(into).Elem())
+	return inner.decode(value, path, reflect.ValueOf(into).Elem())
 }
 
 func orLifted[T any](own, lifted core.Opt[T]) core.Opt[T] {
@@ -251,7 +258,7 @@ func publish(ctx context.Context, c *call, r publishRequest) (publishedView, err
 
 type handoffRequest struct {
 	From    string          `json:"from" in:"id,required"`
-	To      string          `json:"to" in:"id,required"`
+	To      string          `json:"to" in:"id,required,max=518"`
 	Payload json.RawMessage `json:"payload" in:"any" doc:"Members of an object stand for fields that the body leaves out."`
 	taskFields
 	envelopeFields
@@ -269,7 +276,7 @@ type taskFields struct {
 
 func (f *taskFields) lift(payload json.RawMessage) error {
 	var lifted taskFields
-	if err := liftInto(&lifted, payload); err != nil {
+	if err := decodeInner(taskShape, jsonText(payload), "payload.", &lifted); err != nil {
 		return err
 	}
 	for own, other := range map[*json.RawMessage]json.RawMessage{
@@ -353,7 +360,7 @@ func result(ctx context.Context, c *call, r resultRequest) (publishedView, error
 // --- control (contract 2.10)
 
 type controlRequest struct {
-	ToAgent   string          `json:"to_agent" in:"id,required" doc:"An agent's id, or topic: and a topic."`
+	ToAgent   string          `json:"to_agent" in:"id,required,max=518" doc:"An agent's id, or topic: and a topic."`
 	Command   string          `json:"command" in:"text,required,min=1,max=4096"`
 	FromAgent string          `json:"from_agent" in:"id,default=\"lead\""`
 	Reason    string          `json:"reason" in:"text,default=\"\",max=65536"`
@@ -384,7 +391,7 @@ func control(ctx context.Context, c *call, r controlRequest) (publishedView, err
 
 type askRequest struct {
 	From        string          `json:"from" in:"id,required"`
-	To          string          `json:"to" in:"id,required"`
+	To          string          `json:"to" in:"id,required,max=518"`
 	Topic       string          `json:"topic" in:"id,required"`
 	Question    string          `json:"question" in:"text,required,min=1"`
 	ContextRefs json.RawMessage `json:"context_refs" in:"any"`
@@ -444,6 +451,7 @@ type contextResponse struct {
 	Messages     []messageView `json:"messages"`
 	Count        int           `json:"count"`
 	ServerTimeMs core.Instant  `json:"server_time_ms"`
+	Unconfirmed  []string      `json:"unconfirmed,omitempty" doc:"Messages that may have been taken, because the store did not answer, and are not handed out: look at their traces."`
 }
 
 func drain(ctx context.Context, c *call, r contextRequest) (contextResponse, error) {
@@ -454,7 +462,9 @@ func drain(ctx context.Context, c *call, r contextRequest) (contextResponse, err
 	if err != nil {
 		return contextResponse{}, staleActor(err)
 	}
-	answer := contextResponse{Messages: []messageView{}, Count: len(done.Messages), ServerTimeMs: done.ServerTime}
+	answer := contextResponse{
+		Messages: []messageView{}, Count: len(done.Messages), ServerTimeMs: done.ServerTime, Unconfirmed: done.Unconfirmed,
+	}
 	for _, m := range done.Messages {
 		answer.Messages = append(answer.Messages, liveView(m, done.ServerTime))
 	}
@@ -530,7 +540,7 @@ func nack(ctx context.Context, c *call, r nackRequest) (nackResponse, error) {
 
 type deadLettersRequest struct {
 	Reason core.Opt[string] `json:"reason" in:"line" doc:"Only dead letters for this reason: ttl_expired, max_deliveries."`
-	To     core.Opt[string] `json:"to" in:"id" doc:"Only dead letters of this recipient or address."`
+	To     core.Opt[string] `json:"to" in:"id,max=518" doc:"Only dead letters of this recipient or address."`
 	FromMs core.Opt[int64]  `json:"from_ms" in:"integer,min=0" doc:"Only those that failed at or after this time."`
 	ToMs   core.Opt[int64]  `json:"to_ms" in:"integer,min=0" doc:"Only those that failed at or before this time."`
 	Limit  int64            `json:"limit" in:"integer,min=1,max=100,default=50"`
@@ -592,7 +602,7 @@ type redriveRequest struct {
 // redriveFilter are the members of a redrive's filter.
 type redriveFilter struct {
 	Reason core.Opt[string] `json:"reason" in:"line"`
-	To     core.Opt[string] `json:"to" in:"id"`
+	To     core.Opt[string] `json:"to" in:"id,max=518"`
 	FromMs core.Opt[int64]  `json:"from_ms" in:"integer,min=0"`
 	ToMs   core.Opt[int64]  `json:"to_ms" in:"integer,min=0"`
 }
@@ -633,10 +643,6 @@ func redrive(ctx context.Context, c *call, r redriveRequest) (redriveResponse, e
 
 func (r redriveRequest) filter() (core.DeadLetterFilter, error) {
 	var f redriveFilter
-	shape, err := shapeOf(reflect.TypeFor[redriveFilter]())
-	if err != nil {
-		return core.DeadLetterFilter{}, err
-	}
 	value := jsonText(r.Filter)
 	unknown := ""
 	value.members(func(name string, _ jsonText) {
@@ -648,8 +654,8 @@ func (r redriveRequest) filter() (core.DeadLetterFilter, error) {
 		// A filter that is not understood must not redrive everything.
 		return core.DeadLetterFilter{}, core.Invalid("filter", "filter takes reason, to, from_ms and to_ms only")
 	}
-	if err := shape.decode(value, "filter.", reflect.ValueOf(&f).Elem()); err != nil {
-		return core.DeadLetterFilter{}, fmt.Errorf("decode filter: %w", err)
+	if err := decodeInner(filterShape, value, "filter.", &f); err != nil {
+		return core.DeadLetterFilter{}, err
 	}
 	return core.DeadLetterFilter{Reason: f.Reason, To: f.To, From: f.FromMs, Up: f.ToMs}, nil
 }

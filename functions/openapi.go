@@ -119,11 +119,11 @@ func (e *Endpoint) refusals() []int {
 	if len(e.request.fields) > 0 {
 		statuses = append(statuses, http.StatusBadRequest)
 	}
+	if e.Finds {
+		statuses = append(statuses, http.StatusNotFound)
+	}
 	if e.readsBody() {
 		statuses = append(statuses, http.StatusRequestEntityTooLarge, e.conflictStatus())
-	}
-	if e.NotFoundStatus != 0 {
-		statuses = append(statuses, e.NotFoundStatus)
 	}
 	return statuses
 }

@@ -251,9 +251,25 @@ func staleBeatOf(s core.StalePresence) any {
 	}
 }
 
+// checkBatch refuses what belongs to one agent beside the agents of a batch: a
+// fence that is sent and not checked would be taken for one that held.
+func (r heartbeatRequest) checkBatch() error {
+	switch {
+	case r.AgentID.Set:
+		return core.Invalid("agent_id", "agent_id and agents exclude each other")
+	case r.Generation.Set:
+		return core.Invalid("presence_generation", "presence_generation belongs to each of the agents")
+	case r.Step.Set:
+		return core.Invalid("step", "step belongs to each of the agents")
+	case r.StepDeadlineMs.Set:
+		return core.Invalid("step_deadline_ms", "step_deadline_ms belongs to each of the agents")
+	}
+	return nil
+}
+
 func heartbeatBatch(ctx context.Context, c *call, r heartbeatRequest) (heartbeatResponse, error) {
-	if r.AgentID.Set {
-		return heartbeatResponse{}, core.Invalid("agent_id", "agent_id and agents exclude each other")
+	if err := r.checkBatch(); err != nil {
+		return heartbeatResponse{}, err
 	}
 	batch := core.BatchHeartbeatRequest{
 		TTLMs:            r.TTLMs,

@@ -255,6 +255,9 @@ func TestBatchHeartbeatTellsEachAgentItsOwnOutcome(t *testing.T) {
 	beat(fields{"agents": many}).refusesField(t, core.CodeInvalidArgument, "agents")
 	beat(fields{"agents": []fields{}}).refusesField(t, core.CodeInvalidArgument, "agents")
 	beat(fields{"agents": many[:2], "agent_id": "a"}).refusesField(t, core.CodeInvalidArgument, "agent_id")
+	for _, field := range []string{"presence_generation", "step", "step_deadline_ms"} {
+		beat(fields{"agents": many[:2], field: 1}).refusesField(t, core.CodeInvalidArgument, field)
+	}
 	beat(fields{"agents": []fields{{"agent_id": "a"}, {"agent_id": ""}}}).refusesField(t, core.CodeInvalidArgument, "agents[1].agent_id")
 	beat(fields{"agents": []fields{{"agent_id": "a"}}, "hub_instance_id": "old"}).expect(t, 404, core.CodeStaleHubInstance)
 	h.mustNotWrite(before, "refused batches")

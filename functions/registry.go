@@ -96,7 +96,7 @@ func Endpoints() []Endpoint {
 			Summary: "Acknowledge an activation and hold the role",
 		}, ackRole),
 		serve(Endpoint{
-			Name: "roles-release", Method: http.MethodPost, Path: "/bridge/roles/release", Scope: core.ScopeAgent, NotFoundStatus: http.StatusNotFound,
+			Name: "roles-release", Method: http.MethodPost, Path: "/bridge/roles/release", Scope: core.ScopeAgent, Finds: true,
 			Summary: "Give a role back, or hand it over",
 		}, releaseRole),
 		serve(Endpoint{
@@ -112,7 +112,7 @@ func Endpoints() []Endpoint {
 			Summary: "Attach a value to a role for its next holder",
 		}, setRoleState),
 		serve(Endpoint{
-			Name: "roles-fence-check", Method: http.MethodPost, Path: "/bridge/roles/fence-check", Scope: core.ScopeRead, NotFoundStatus: http.StatusNotFound,
+			Name: "roles-fence-check", Method: http.MethodPost, Path: "/bridge/roles/fence-check", Scope: core.ScopeRead, Finds: true,
 			Summary: "Tell whether an authority stands",
 		}, checkFence),
 		serve(Endpoint{
@@ -120,7 +120,7 @@ func Endpoints() []Endpoint {
 			Summary: "List the roles",
 		}, roleStatus),
 		serve(Endpoint{
-			Name: "roles-history", Method: http.MethodGet, Path: "/bridge/roles/history", Scope: core.ScopeRead, NotFoundStatus: http.StatusNotFound,
+			Name: "roles-history", Method: http.MethodGet, Path: "/bridge/roles/history", Scope: core.ScopeRead, Finds: true,
 			Summary: "List a role's latest transitions, newest first",
 		}, roleHistory),
 		serve(Endpoint{
@@ -131,6 +131,50 @@ func Endpoints() []Endpoint {
 			Name: "roles-recover", Method: http.MethodPost, Path: "/bridge/roles/recover", Scope: core.ScopeOperator,
 			Summary: "Fence every authority, so that holders acknowledge again",
 		}, recoverRoles),
+		serve(Endpoint{
+			Name: "queue-enqueue", Method: http.MethodPost, Path: "/bridge/queue/enqueue", Scope: core.ScopeAgent,
+			Summary: "Ask to archive one state of a file, or up to 500",
+		}, enqueue),
+		serve(Endpoint{
+			Name: "queue-claim", Method: http.MethodPost, Path: "/bridge/queue/claim", Scope: core.ScopeAgent,
+			Summary: "Lease up to 10 archive jobs",
+		}, claim),
+		serve(Endpoint{
+			Name: "queue-renew", Method: http.MethodPost, Path: "/bridge/queue/renew", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Extend an archive job's lease",
+		}, renew),
+		serve(Endpoint{
+			Name: "queue-progress", Method: http.MethodPost, Path: "/bridge/queue/progress", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Record how far an archive job is, and extend its lease",
+		}, progress),
+		serve(Endpoint{
+			Name: "queue-complete", Method: http.MethodPost, Path: "/bridge/queue/complete", Scope: core.ScopeAgent, Finds: true,
+			Summary: "End an archive job with its result",
+		}, complete),
+		serve(Endpoint{
+			Name: "queue-release", Method: http.MethodPost, Path: "/bridge/queue/release", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Give an archive job back untried",
+		}, release),
+		serve(Endpoint{
+			Name: "queue-fail", Method: http.MethodPost, Path: "/bridge/queue/fail", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Give an archive job back to be tried later",
+		}, fail),
+		serve(Endpoint{
+			Name: "queue-retry", Method: http.MethodPost, Path: "/bridge/queue/retry", Scope: core.ScopeOperator, Finds: true,
+			Summary: "Make a waiting or dead-lettered archive job claimable now",
+		}, retryJob),
+		serve(Endpoint{
+			Name: "queue-remove", Method: http.MethodPost, Path: "/bridge/queue/remove", Scope: core.ScopeOperator, Finds: true,
+			Summary: "Delete an archive job that nobody works on",
+		}, removeJob),
+		serve(Endpoint{
+			Name: "queue-jobs", Method: http.MethodGet, Path: "/bridge/queue/jobs", Scope: core.ScopeRead, Finds: true,
+			Summary: "Read one archive job, or list them",
+		}, jobs),
+		serve(Endpoint{
+			Name: "queue-stats", Method: http.MethodGet, Path: "/bridge/queue/stats", Scope: core.ScopeRead,
+			Summary: "Count the archive jobs",
+		}, queueStats),
 		serve(Endpoint{
 			Name: "hub-rotate", Method: http.MethodPost, Path: "/bridge/hub/rotate", Scope: core.ScopeOperator,
 			Summary: "Give the hub a new identity, so that every caller has to join again",

@@ -358,7 +358,7 @@ func ackRole(ctx context.Context, c *call, r ackRoleRequest) (ackRoleResponse, e
 
 // --- roles/release
 
-type releaseRequest struct {
+type releaseRoleRequest struct {
 	roleNaming
 	AgentID   string           `json:"agent_id" in:"id,required" doc:"The holder."`
 	Epoch     int64            `json:"epoch" in:"integer,required"`
@@ -367,11 +367,11 @@ type releaseRequest struct {
 	fences
 }
 
-func (r releaseRequest) actingAgents() []actingAgent {
+func (r releaseRoleRequest) actingAgents() []actingAgent {
 	return []actingAgent{{"agent_id", r.AgentID}}
 }
 
-func releaseRole(ctx context.Context, c *call, r releaseRequest) (roleResponse, error) {
+func releaseRole(ctx context.Context, c *call, r releaseRoleRequest) (roleResponse, error) {
 	wire, err := r.wire()
 	if err != nil {
 		return roleResponse{}, err

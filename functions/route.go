@@ -44,7 +44,7 @@ func (a *App) refusal(r *request) reply {
 		}
 	}
 	methods := a.methodsOf(r.path)
-	bridge := strings.HasPrefix(r.path, "/bridge/")
+	bridge := strings.HasPrefix(r.path, "/bridge")
 	gated := r.method == http.MethodPost || r.method == http.MethodDelete
 	if bridge && gated || !bridge && len(methods) == 0 {
 		return refused(nil, core.Refuse(core.CodeUnknownEndpoint, "there is no such endpoint"))

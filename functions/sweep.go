@@ -24,6 +24,7 @@ func Sweeps() []Sweep {
 		{Name: "sweep-agents", Run: core.SweepPresence},
 		{Name: "sweep-messages", Run: core.SweepMessages},
 		{Name: "sweep-roles", Run: core.SweepRoles},
+		{Name: "sweep-archive-queue", Run: core.SweepArchive},
 	}
 }
 

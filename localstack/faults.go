@@ -51,8 +51,9 @@ func (p *period) UnmarshalText(text []byte) error {
 }
 
 // loadFaults reads a fault file; no path means no faults. names are the schedules
-// there are.
-func loadFaults(file string, names []string) (*fakeaws.Script, []scheduleFault, error) {
+// there are. Without the embedded AWS nothing could follow the rules, so that a
+// file with some is refused.
+func loadFaults(file string, names []string, embedded bool) (*fakeaws.Script, []scheduleFault, error) {
 	if file == "" {
 		return &fakeaws.Script{}, nil, nil
 	}
@@ -60,22 +61,28 @@ func loadFaults(file string, names []string) (*fakeaws.Script, []scheduleFault, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the faults: %w", err)
 	}
-	script, schedules, err := parseFaults(text, names)
+	script, schedules, err := parseFaults(text, names, embedded)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the faults of %s: %w", file, err)
 	}
 	return script, schedules, nil
 }
 
-func parseFaults(text []byte, names []string) (*fakeaws.Script, []scheduleFault, error) {
+func parseFaults(text []byte, names []string, embedded bool) (*fakeaws.Script, []scheduleFault, error) {
 	var f faultFile
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&f); err != nil {
+	switch err := dec.Decode(&f); {
+	case errors.Is(err, io.EOF):
+		return nil, nil, errors.New("the file is empty")
+	case err != nil:
 		return nil, nil, err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, nil, errors.New("there is text after the document")
+	}
+	if !embedded && (f.Rules != nil || f.IndexLag != nil) {
+		return nil, nil, errors.New("rules and indexLag are of the embedded AWS, and " + endpointVariable + " names another")
 	}
 	for i, s := range f.Schedules {
 		if err := s.check(names); err != nil {

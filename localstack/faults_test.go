@@ -18,7 +18,7 @@ func TestAFaultFileHoldsRulesOfTheEmbeddedAWSAndOfTheSchedules(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	script, schedules, err := loadFaults(file, []string{"SweepAgents"})
+	script, schedules, err := loadFaults(file, []string{"SweepAgents"}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +35,7 @@ func TestAFaultFileHoldsRulesOfTheEmbeddedAWSAndOfTheSchedules(t *testing.T) {
 
 func TestAMistakeInAFaultFileIsAnError(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
+		{"nothing", "\n", "the file is empty"},
 		{"no JSON", `{`, "unexpected EOF"},
 		{"text behind", `{} {}`, "text after the document"},
 		{"an unknown section", `{"ruls": []}`, `unknown field "ruls"`},
@@ -49,7 +50,7 @@ func TestAMistakeInAFaultFileIsAnError(t *testing.T) {
 		{"a negative count", `{"schedules": [{"schedule": "*", "action": "never", "count": -1}]}`, "not negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, _, err := parseFaults([]byte(c.text), []string{"SweepAgents"})
+			_, _, err := parseFaults([]byte(c.text), []string{"SweepAgents"}, true)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -57,11 +58,25 @@ func TestAMistakeInAFaultFileIsAnError(t *testing.T) {
 	}
 }
 
+// Somebody who scripts faults must not believe that they happen.
+func TestFaultsOfTheEmbeddedAWSAreRefusedWhereThereIsNone(t *testing.T) {
+	for text, refused := range map[string]bool{
+		`{"rules": [{"action": "drop-response"}]}`:                         true,
+		`{"indexLag": [{"table": "hub", "index": "due", "lag": "150ms"}]}`: true,
+		`{"schedules": [{"schedule": "SweepAgents", "action": "twice"}]}`:  false,
+	} {
+		_, _, err := parseFaults([]byte(text), []string{"SweepAgents"}, false)
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "AWS_ENDPOINT_URL names another") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func FuzzParseFaults(f *testing.F) {
 	f.Add(`{"rules": [{"op": "PutItem", "action": "error", "status": 503, "code": "SlowDown"}]}`)
 	f.Add(`{"schedules": [{"schedule": "[", "action": "late", "by": "1s"}], "indexLag": []}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		script, _, err := parseFaults([]byte(text), []string{"SweepAgents"})
+		script, _, err := parseFaults([]byte(text), []string{"SweepAgents"}, true)
 		if (script == nil) == (err == nil) {
 			t.Fatalf("a script and an error, or neither: %v, %v", script, err)
 		}

@@ -3,6 +3,7 @@
 //
 //	go run ./localstack             start a hub
 //	go run ./localstack doctor      tell whether an endpoint can hold a hub's state
+//	go run ./localstack queue       import, export and work on archive jobs
 package main
 
 import (
@@ -39,8 +40,13 @@ func main() {
 
 func run(ctx context.Context, args []string, t terminal) int {
 	command := serve
-	if len(args) > 0 && args[0] == "doctor" {
-		command, args = examine, args[1:]
+	if len(args) > 0 {
+		switch args[0] {
+		case "doctor":
+			command, args = examine, args[1:]
+		case "queue":
+			command, args = manageQueue, args[1:]
+		}
 	}
 	err := command(ctx, args, t)
 	var usage *usageError

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 )
@@ -25,6 +24,7 @@ type options struct {
 
 const serveHelp = `Usage: go run ./localstack [flags]
        go run ./localstack doctor [flags]
+       go run ./localstack queue COMMAND [flags]
 
 Starts a Drawbridge hub on this machine. With AWS_ENDPOINT_URL set it keeps its
 state there instead of in the embedded AWS, once the doctor has passed it.
@@ -51,14 +51,21 @@ func parseOptions(args []string, t terminal) (options, error) {
 	if err := parseFlags(flags, args, t); err != nil {
 		return o, err
 	}
-	if o.tick < 0 || math.IsNaN(o.tick) || o.tick > maxTick {
-		return o, &usageError{fmt.Sprintf("-tick must be from 0 to %g", float64(maxTick))}
+	if o.tick != 0 && !(o.tick >= minTick && o.tick <= maxTick) {
+		return o, &usageError{fmt.Sprintf("-tick must be 0 or from %g to %g", minTick, float64(maxTick))}
+	}
+	if o.memory && t.getenv(endpointVariable) != "" {
+		return o, &usageError{"-memory is of the embedded AWS, and " + endpointVariable + " names another"}
 	}
 	return o, nil
 }
 
-// maxTick keeps the shortest period of a schedule above a millisecond.
-const maxTick = 10_000
+// The bounds of -tick keep the shortest period of a schedule above a
+// millisecond, and the longest one a time.Duration.
+const (
+	minTick = 1e-4
+	maxTick = 10_000
+)
 
 // findTemplate walks up from the working directory, so that the command works in
 // any folder of the project.

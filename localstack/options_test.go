@@ -23,9 +23,10 @@ func TestMistakesInTheCommandLineAreToldInOneLine(t *testing.T) {
 	}{
 		{[]string{"-no-such"}, "flag provided but not defined: -no-such"},
 		{[]string{"strat"}, `"strat" is not understood`},
-		{[]string{"-tick", "-1"}, "-tick must be from 0 to 10000"},
-		{[]string{"-tick", "NaN"}, "-tick must be from 0 to 10000"},
-		{[]string{"-tick", "20000"}, "-tick must be from 0 to 10000"},
+		{[]string{"-tick", "-1"}, "-tick must be 0 or from 0.0001 to 10000"},
+		{[]string{"-tick", "NaN"}, "-tick must be 0 or from 0.0001 to 10000"},
+		{[]string{"-tick", "20000"}, "-tick must be 0 or from 0.0001 to 10000"},
+		{[]string{"-tick", "1e-12"}, "-tick must be 0 or from 0.0001 to 10000"}, // no time.Duration is that long
 		{[]string{"-log", "LOUD"}, "LOUD"},
 		{[]string{"doctor", "-endpoint", "https://example.com"}, "allow scratch ones with -create"},
 	} {
@@ -41,7 +42,7 @@ func TestMistakesInTheCommandLineAreToldInOneLine(t *testing.T) {
 
 func TestHelpListsEveryFlag(t *testing.T) {
 	for name, flags := range map[string][]string{
-		"":       {"-http", "-aws", "-data", "-memory", "-log", "-tick", "-faults", "-template", "-create", "DRAWBRIDGE_TOKEN"},
+		"":       {"-http", "-aws", "-data", "-memory", "-log", "-tick", "-faults", "-template", "-create", "DRAWBRIDGE_TOKEN", "doctor", "queue"},
 		"doctor": {"-endpoint", "-table", "-bucket", "-create"},
 	} {
 		args := append(strings.Fields(name), "-help")

@@ -3,14 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"drawbridge/core"
 	"drawbridge/ddb"
 	"drawbridge/functions"
 	"drawbridge/localstack/fakeaws"
@@ -75,23 +78,65 @@ func (i *iam) Do(r *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("AccessDeniedException: %s may not %s on %s with the key %q", name, n.action, n.resource, n.key)
 		}
 	}
-	return i.next.Do(r)
+	resp, err := i.next.Do(r)
+	if err == nil && resp.StatusCode == http.StatusNotFound && strings.HasPrefix(needs[0].resource, bucketARN) && !strings.Contains(r.URL.Path, "/payload/") {
+		return hidden(resp), nil
+	}
+	return resp, err
+}
+
+// hidden makes a missing object a forbidden one, as S3 does for who may not list
+// the whole bucket.
+func hidden(resp *http.Response) *http.Response {
+	_ = resp.Body.Close()
+	const denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+	resp.StatusCode, resp.Status = http.StatusForbidden, "403 Forbidden"
+	resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(denied)), int64(len(denied))
+	resp.Header.Del("Content-Length")
+	return resp
 }
 
 // needsOf tells what a request needs: a DynamoDB call by its target and body, an
-// S3 call by its method and path, /bucket/key.
+// S3 call by its method, path (/bucket/key) and query.
 func (i *iam) needsOf(r *http.Request) ([]need, error) {
 	_, op, ofDynamo := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	if !ofDynamo {
-		action := map[string]string{"GET": "s3:GetObject", "PUT": "s3:PutObject", "DELETE": "s3:DeleteObject"}[r.Method]
-		return []need{{action, "arn:aws:s3:::" + strings.TrimPrefix(r.URL.Path, "/"), ""}}, nil
+	if !ofDynamo && r.Method != http.MethodPost {
+		return []need{objectNeed(r)}, nil
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	if !ofDynamo {
+		return deletionNeeds(r.URL.Path, body)
+	}
 	return i.needs(op, body), nil
+}
+
+const bucketARN = "arn:aws:s3:::"
+
+// objectNeed is what an S3 request on one object, or a listing, needs.
+func objectNeed(r *http.Request) need {
+	resource := bucketARN + strings.TrimPrefix(r.URL.Path, "/")
+	if query := r.URL.Query(); query.Has("list-type") {
+		return need{"s3:ListBucket", strings.TrimSuffix(resource, "/"), query.Get("prefix")}
+	}
+	action := map[string]string{"GET": "s3:GetObject", "PUT": "s3:PutObject", "DELETE": "s3:DeleteObject"}[r.Method]
+	return need{action, resource, ""}
+}
+
+// deletionNeeds are those of DeleteObjects: one for each key.
+func deletionNeeds(bucket string, body []byte) ([]need, error) {
+	var deletion struct{ Object []struct{ Key string } }
+	if err := xml.Unmarshal(body, &deletion); err != nil {
+		return nil, err
+	}
+	var needs []need
+	for _, o := range deletion.Object {
+		needs = append(needs, need{"s3:DeleteObject", bucketARN + strings.Trim(bucket, "/") + "/" + o.Key, ""})
+	}
+	return needs, nil
 }
 
 func (i *iam) allows(name string, n need) bool {
@@ -130,6 +175,7 @@ func leadingKeys(s template.Statement) []string {
 	var keys []string
 	for _, byKey := range s.Condition {
 		keys = append(keys, byKey["dynamodb:LeadingKeys"]...)
+		keys = append(keys, byKey["s3:prefix"]...)
 	}
 	return keys
 }
@@ -509,6 +555,59 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.do(200, "POST", "/bridge/hub/rotate", `{"reason":"test"}`)
 			g.do(200, "POST", "/bridge/hub/rotate", `{}`)
 		},
+		"queue-enqueue": func(g *guarded) {
+			g.do(200, "POST", "/bridge/queue/enqueue", observed("x", 1))
+			g.do(200, "POST", "/bridge/queue/enqueue", observed("x", 2)) // retires the first
+		},
+		"queue-claim": func(g *guarded) {
+			g.do(200, "POST", "/bridge/queue/enqueue", observed("x", 1))
+			g.abandoned("x", 2)
+			g.do(200, "POST", "/bridge/queue/claim", `{"owner":"w"}`)
+		},
+		"queue-renew":    func(g *guarded) { g.holds("renew", "") },
+		"queue-progress": func(g *guarded) { g.holds("progress", `,"bytes":1,"of":2`) },
+		"queue-complete": func(g *guarded) {
+			const result = `,"result":{"archive_id":"a","ciphertext_sha256":"c","bytes":1}`
+			g.holds("complete", result)
+			g.do(200, "POST", "/bridge/queue/enqueue", observed("y", 1))
+			lease := g.leasedJob()
+			g.do(200, "POST", "/bridge/queue/enqueue", observed("y", 2))
+			g.do(200, "POST", "/bridge/queue/enqueue", observed("y", 3))  // retires the second
+			g.putObject("jobs/"+observation("y", 4).JobID()+".json", "{") // damaged: to be reported
+			g.markSource(observation("y", 4))
+			g.do(200, "POST", "/bridge/queue/complete", `{"id":"`+lease.ID+`","lease_id":"`+lease.Lease.ID+`"`+result+
+				`,"source_snapshot":{"bytes":9,"modified_at":"2026-01-01T00:00:09Z"}}`)
+		},
+		"queue-release": func(g *guarded) { g.holds("release", "") },
+		"queue-fail":    func(g *guarded) { g.holds("fail", `,"error":{"code":"c","message":"m"}`) },
+		"queue-retry": func(g *guarded) {
+			g.do(404, "POST", "/bridge/queue/retry", `{"id":"`+observation("x", 1).JobID()+`"}`)
+			g.do(200, "POST", "/bridge/queue/enqueue", observed("x", 1))
+			g.do(200, "POST", "/bridge/queue/retry", `{"id":"`+observation("x", 1).JobID()+`"}`)
+		},
+		"queue-remove": func(g *guarded) {
+			g.do(404, "POST", "/bridge/queue/remove", `{"id":"`+observation("x", 1).JobID()+`"}`)
+			g.do(200, "POST", "/bridge/queue/enqueue", observed("x", 1))
+			g.do(200, "POST", "/bridge/queue/remove", `{"id":"`+observation("x", 1).JobID()+`"}`)
+		},
+		"queue-jobs": func(g *guarded) {
+			g.do(404, "GET", "/bridge/queue/jobs?id="+observation("x", 1).JobID(), "")
+			g.do(200, "GET", "/bridge/queue/jobs", "")
+		},
+		"queue-stats": func(g *guarded) {
+			g.abandoned("x", 1)
+			g.abandoned("x", 1)
+			g.do(200, "GET", "/bridge/queue/stats", "") // two markers of one job, which is not there
+		},
+		"sweep-archive-queue": func(g *guarded) {
+			g.do(200, "POST", "/bridge/queue/enqueue", observed("x", 1))
+			g.abandoned("x", 2)
+			g.abandoned("x", 2)   // two, so that the sweep looks
+			g.settledLongAgo("y") // not named by its job: cleared
+			g.settledLongAgo("z")
+			g.putObject("jobs/"+observation("z", 1).JobID()+".json", "{") // damaged: reported
+			g.sweep("sweep-archive-queue")
+		},
 		"health": func(g *guarded) { g.do(200, "GET", "/health", "") },
 		"root": func(g *guarded) {
 			g.do(200, "GET", "/status", "")
@@ -810,16 +909,104 @@ func (g *guarded) died() {
 	g.sweep("sweep-messages")
 }
 
+// observation is state n of a file that an agent wants archived.
+func observation(file string, n int) core.ArchiveRequest {
+	return core.ArchiveRequest{ArchiveObservation: core.ArchiveObservation{Agent: "claude", SourcePath: "/" + file,
+		SourceBytes: int64(n), SourceModifiedAt: core.Instant(1_767_225_600_000 + 1000*int64(n))}, Event: "stop"}
+}
+
+// observed is the body that enqueues it.
+func observed(file string, n int) string {
+	o := observation(file, n)
+	return fmt.Sprintf(`{"agent":%q,"source_path":%q,"source_bytes":%d,"source_modified_at_ms":%d,"event":"stop"}`,
+		o.Agent, o.SourcePath, o.SourceBytes, o.SourceModifiedAt)
+}
+
+// put writes an object behind the functions' backs.
+func (g *guarded) putObject(key, content string) {
+	g.t.Helper()
+	in := &s3.PutObjectInput{Bucket: aws.String(g.iam.template.Buckets[0].Name), Key: &key, Body: strings.NewReader(content)}
+	if _, err := newS3(g.cfg).PutObject(g.t.Context(), in); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+const archiveKeyTime = "20060102T150405.000Z"
+
+// oldNonce is the id of a write of long ago.
+func oldNonce() string {
+	return strings.ReplaceAll(core.NewIDs(pastClock{}, rand.Reader).New(), "-", "")
+}
+
+type pastClock struct{}
+
+func (pastClock) Now() time.Time { return time.Now().Add(-time.Hour) }
+
+// abandoned leaves what an enqueue leaves that died after it announced its job.
+func (g *guarded) abandoned(file string, n int) {
+	g.t.Helper()
+	at := pastClock{}.Now()
+	job := core.NewArchiveJob(observation(file, n), core.InstantOf(at))
+	moment := at.UTC().Format(archiveKeyTime)
+	g.putObject("open/due_"+moment+"_"+moment+"_"+job.ID+"_ready_"+oldNonce(), string(core.EncodeArchiveJob(job)))
+}
+
+// markSource lists a job under its source.
+func (g *guarded) markSource(r core.ArchiveRequest) {
+	g.t.Helper()
+	g.putObject(fmt.Sprintf("source/%s/%s_%016d_%s_%s", r.SourceID(), r.SourceModifiedAt.Time().Format(archiveKeyTime),
+		r.SourceBytes, r.JobID(), oldNonce()), "")
+}
+
+// settledLongAgo leaves a done marker that its job does not name.
+func (g *guarded) settledLongAgo(file string) {
+	g.t.Helper()
+	g.do(200, "POST", "/bridge/queue/enqueue", observed(file, 1))
+	moment := pastClock{}.Now().UTC().Format(archiveKeyTime)
+	g.putObject("done/"+moment+"_"+moment+"_"+observation(file, 1).JobID()+"_completed_"+oldNonce(), "")
+}
+
+// leasedJob claims a job.
+func (g *guarded) leasedJob() core.ArchiveJob {
+	g.t.Helper()
+	r := httptest.NewRequest("POST", "/bridge/queue/claim", strings.NewReader(`{"owner":"w"}`))
+	r.Header.Set("Authorization", "Bearer "+g.token.value)
+	w := httptest.NewRecorder()
+	g.handler.ServeHTTP(w, r)
+	var answer struct {
+		Data struct {
+			Jobs []struct {
+				ID    string
+				Lease core.ArchiveLease
+			}
+		}
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || len(answer.Data.Jobs) != 1 {
+		g.t.Fatalf("no lease: %v %s", err, w.Body)
+	}
+	return core.ArchiveJob{ID: answer.Data.Jobs[0].ID, Lease: &answer.Data.Jobs[0].Lease}
+}
+
+// holds enqueues and claims a job and has the endpoint do its work on it, after
+// it was refused for a job that is not there.
+func (g *guarded) holds(endpoint, fields string) {
+	g.t.Helper()
+	g.do(404, "POST", "/bridge/queue/"+endpoint, `{"id":"`+observation("none", 1).JobID()+`","lease_id":"l"`+fields+`}`)
+	g.do(200, "POST", "/bridge/queue/enqueue", observed("x", 1))
+	job := g.leasedJob()
+	g.do(200, "POST", "/bridge/queue/"+endpoint, `{"id":"`+job.ID+`","lease_id":"`+job.Lease.ID+`"`+fields+`}`)
+}
+
 func TestThePatternsOfThePoliciesAreUnderstood(t *testing.T) {
 	for _, f := range projectTemplate(t).Functions {
 		for _, s := range f.Statements {
 			for operator := range s.Condition {
-				if !slices.Contains([]string{"ForAllValues:StringLike", "ForAllValues:StringEquals"}, operator) {
+				if !slices.Contains([]string{"ForAllValues:StringLike", "ForAllValues:StringEquals", "StringLikeIfExists"}, operator) {
 					t.Errorf("%s: the operator %s", f.LogicalID, operator)
 				}
 			}
 			for _, p := range leadingKeys(s) {
-				if strings.Count(p, "*") > 1 || path.Base(p) == "*" {
+				if strings.Count(p, "*") > 1 || p == "*" {
 					t.Errorf("%s: the pattern %q", f.LogicalID, p)
 				}
 			}

@@ -437,6 +437,29 @@ func TestStartsThatCannotWorkSayWhy(t *testing.T) {
 	p.register("still-alive")
 }
 
+// A start that finds the folder taken must not replace the token of the hub that
+// is there: a token is only good where it was recorded.
+func TestAStartThatFindsTheFolderTakenMakesNoToken(t *testing.T) {
+	folder := t.TempDir()
+	prepare(t, folder).begin()
+	token := filepath.Join(folder, "token")
+	if err := os.Remove(token); err != nil {
+		t.Fatal(err)
+	}
+	prepare(t, folder).fails(exitFailed)
+	if _, err := os.Stat(token); !os.IsNotExist(err) {
+		t.Errorf("it made a token file: %v", err)
+	}
+}
+
+func TestMemoryIsRefusedWithAnotherEndpoint(t *testing.T) {
+	p := prepare(t, t.TempDir(), "-memory")
+	p.Env = append(p.Env, "AWS_ENDPOINT_URL=http://127.0.0.1:1")
+	if said := p.fails(exitUsage); !strings.Contains(said, "-memory is of the embedded AWS") {
+		t.Errorf("it said %q", said)
+	}
+}
+
 func TestScheduledSweepsMarkASilentAgent(t *testing.T) {
 	p := prepare(t, t.TempDir(), "-memory", "-tick", "600") // the sweep runs five times a second
 	p.begin()

@@ -107,10 +107,11 @@ func (s *scheduler) once(ctx context.Context, j *job, event json.RawMessage) {
 	s.deliver(ctx, j, event)
 }
 
-// deliver invokes the function. A hub that stops lets it end.
-func (s *scheduler) deliver(ctx context.Context, j *job, event json.RawMessage) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.timeout)
+// deliver invokes the function. A hub that stops lets it end, for stopGrace.
+func (s *scheduler) deliver(hub context.Context, j *job, event json.RawMessage) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(hub), j.timeout)
 	defer cancel()
+	defer context.AfterFunc(hub, func() { time.AfterFunc(stopGrace, cancel) })()
 	if err := guard(func() error { return j.invoke(ctx, event) }); err != nil {
 		s.log.Error("the sweep failed", "schedule", j.schedule.Name, "error", err)
 	}

@@ -122,6 +122,28 @@ func TestASweepIsCutAtItsTimeoutAndEndsBeforeTheHubStops(t *testing.T) {
 	})
 }
 
+func TestASweepThatHangsHoldsAStoppingHubUpForTheGraceOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scheduler{stack: template.Local(), log: slog.New(slog.DiscardHandler), speed: 1}
+		ctx, cancel := context.WithCancel(t.Context())
+		s.start(ctx, []*job{{
+			schedule: template.Schedule{Name: "Sweep", Local: time.Second},
+			timeout:  time.Hour,
+			invoke: func(ctx context.Context, _ json.RawMessage) error {
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		}})
+		time.Sleep(2 * time.Second)
+		cancel()
+		stopped := time.Now()
+		s.wait()
+		if waited := time.Since(stopped); waited != stopGrace {
+			t.Errorf("the hub waited for %v, want %v", waited, stopGrace)
+		}
+	})
+}
+
 func TestTheEventIsTheInputOrTheSchedulersOwn(t *testing.T) {
 	s := &scheduler{stack: template.Local()}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

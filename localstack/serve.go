@@ -23,7 +23,7 @@ import (
 	"drawbridge/localstack/template"
 )
 
-// stopGrace is how long a stopping hub waits for requests in flight.
+// stopGrace is how long a stopping hub waits for requests and sweeps in flight.
 const stopGrace = 10 * time.Second
 
 // A hub is everything that runs.
@@ -79,11 +79,8 @@ func (h *hub) open(ctx context.Context, t terminal) error {
 		stack.Region = e.cfg.Region
 		stack.Names = map[string]string{"HubTable": t.getenv("TABLE_NAME"), "QueueBucket": t.getenv("BUCKET_NAME")}
 	}
-	script, err := h.declare(stack)
+	script, err := h.declare(stack, remote == "")
 	if err != nil {
-		return err
-	}
-	if h.token, err = findToken(h.options.data, t.getenv); err != nil {
 		return err
 	}
 	if remote == "" {
@@ -92,6 +89,10 @@ func (h *hub) open(ctx context.Context, t terminal) error {
 		h.cfg, err = functions.ForLambda(e.cfg), e.admit(ctx, t.out, h.template, h.options.create)
 	}
 	if err != nil {
+		return err
+	}
+	// Not before the folder is this hub's: another one's token stays as it is.
+	if h.token, err = findToken(h.options.data, t.getenv); err != nil {
 		return err
 	}
 	if err := h.provision(ctx); err != nil {
@@ -111,8 +112,9 @@ func (h *hub) listen(t terminal) (err error) {
 	return err
 }
 
-// declare reads the template and the faults.
-func (h *hub) declare(stack template.Stack) (*fakeaws.Script, error) {
+// declare reads the template and the faults, of the embedded AWS too when the hub
+// has one.
+func (h *hub) declare(stack template.Stack, embedded bool) (*fakeaws.Script, error) {
 	path, err := findTemplate(h.options.template)
 	if err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func (h *hub) declare(stack template.Stack) (*fakeaws.Script, error) {
 	for _, s := range h.template.Schedules() {
 		names = append(names, s.Name)
 	}
-	script, faults, err := loadFaults(h.options.faults, names)
+	script, faults, err := loadFaults(h.options.faults, names, embedded)
 	if err != nil {
 		return nil, err
 	}

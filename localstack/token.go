@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"drawbridge/core"
+	"drawbridge/functions"
 )
 
 const (
@@ -34,8 +35,8 @@ type bootstrapToken struct {
 
 func findToken(folder string, getenv func(string) string) (bootstrapToken, error) {
 	if value := getenv(tokenVariable); value != "" {
-		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return bootstrapToken{}, errors.New(tokenVariable + " must be printable ASCII without spaces")
+		if !isToken(value) {
+			return bootstrapToken{}, fmt.Errorf("%s must be printable ASCII without spaces, at most %d characters", tokenVariable, functions.MaxToken)
 		}
 		return bootstrapToken{value, "$" + tokenVariable, "the environment variable " + tokenVariable}, nil
 	}
@@ -48,6 +49,11 @@ func findToken(folder string, getenv func(string) string) (bootstrapToken, error
 		return bootstrapToken{}, err
 	}
 	return bootstrapToken{value, "$(cat " + quote(path) + ")", path}, nil
+}
+
+// isToken tells whether the hub will find the value in an Authorization header.
+func isToken(value string) bool {
+	return len(value) <= functions.MaxToken && !strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // tokenIn reads a token file and takes it away from everybody else.
@@ -65,11 +71,14 @@ func tokenIn(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
-	value := strings.TrimSpace(string(text))
-	if value == "" {
+	switch value := strings.TrimSpace(string(text)); {
+	case value == "":
 		return "", fmt.Errorf("the token file %s is empty; delete it to get a new token", path)
+	case !isToken(value):
+		return "", fmt.Errorf("the token file %s holds something else than a token; delete it to get a new one", path)
+	default:
+		return value, nil
 	}
-	return value, nil
 }
 
 // newTokenIn makes a token and writes it so that a crash leaves either no file or

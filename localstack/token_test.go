@@ -61,6 +61,18 @@ func TestAnEmptyTokenFileIsRefused(t *testing.T) {
 	}
 }
 
+func TestATokenFileThatNoHeaderCanCarryIsRefused(t *testing.T) {
+	for _, text := range []string{"two words", "t\u00f6ken", strings.Repeat("x", 1025)} {
+		path := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := findToken(filepath.Dir(path), none); err == nil || !strings.Contains(err.Error(), "something else than a token") {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+}
+
 func TestATokenOfTheEnvironmentIsWrittenNowhere(t *testing.T) {
 	folder := t.TempDir()
 	token, err := findToken(folder, func(name string) string {
@@ -72,7 +84,7 @@ func TestATokenOfTheEnvironmentIsWrittenNowhere(t *testing.T) {
 	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 0 {
 		t.Errorf("the folder holds %v, %v", entries, err)
 	}
-	for _, bad := range []string{"two words", "line\nbreak", "ünicode", "tab\t"} {
+	for _, bad := range []string{"two words", "line\nbreak", "ünicode", "tab\t", strings.Repeat("x", 1025)} {
 		if _, err := findToken(folder, func(string) string { return bad }); err == nil {
 			t.Errorf("the token %q was taken", bad)
 		}

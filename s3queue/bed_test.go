@@ -46,27 +46,38 @@ type bed struct {
 	s3     *s3.Client // undisturbed, for what a test does behind the queue's back
 }
 
+// newBed makes a bucket on the server under test.
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{t: t, clock: coretest.NewClock(), bucket: "queue"}
-	if remote() {
-		cfg, err := config.LoadDefaultConfig(t.Context(), config.WithHTTPClient(awshttp.NewBuildableClient()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.config = cfg
-		b.bucket = fmt.Sprintf("queue-%x", randomBytes(8))
-	} else {
-		server, err := fakeaws.Open(fakeaws.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = server.Close() })
-		b.aws, b.config = server, server.Config()
+	if !remote() {
+		return newEmbedded(t)
 	}
-	b.s3 = b.client(b.config.HTTPClient)
-	if _, err := b.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &b.bucket}); err != nil {
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithHTTPClient(awshttp.NewBuildableClient()))
+	if err != nil {
 		t.Fatal(err)
+	}
+	b := &bed{t: t, clock: coretest.NewClock(), config: cfg, bucket: fmt.Sprintf("queue-%x", randomBytes(8))}
+	return b.open()
+}
+
+// newEmbedded makes a bucket on an embedded S3, for tests of what only that can
+// be told or asked.
+func newEmbedded(t *testing.T) *bed {
+	t.Helper()
+	server, err := fakeaws.Open(fakeaws.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	b := &bed{t: t, clock: coretest.NewClock(), aws: server, config: server.Config(), bucket: "queue"}
+	return b.open()
+}
+
+func (b *bed) open() *bed {
+	b.t.Helper()
+	b.s3 = b.client(b.config.HTTPClient)
+	if _, err := b.s3.CreateBucket(b.t.Context(), &s3.CreateBucketInput{Bucket: &b.bucket}); err != nil {
+		b.t.Fatal(err)
 	}
 	return b
 }
@@ -100,26 +111,36 @@ type impatient struct{ aws.Retryer }
 
 func (impatient) RetryDelay(int, error) (time.Duration, error) { return time.Millisecond, nil }
 
-// queue returns the queue as a process with this HTTP client uses it.
-func (b *bed) queue(over aws.HTTPClient) *Queue {
-	return New(Config{S3: b.client(over), Bucket: b.bucket, Settings: core.DefaultArchiveSettings(), Clock: b.clock,
+// settings are those of a process with this HTTP client.
+func (b *bed) settings(over aws.HTTPClient) Config {
+	return Config{S3: b.client(over), Bucket: b.bucket, Settings: core.DefaultArchiveSettings(), Clock: b.clock,
 		IDs:   core.NewIDs(b.clock, rand.Reader),
-		Sleep: func(ctx context.Context, d time.Duration) error { return sleep(ctx, d/10) }})
+		Sleep: func(ctx context.Context, d time.Duration) error { return sleep(ctx, d/10) }}
 }
+
+// queue returns the queue as a process with this HTTP client uses it.
+func (b *bed) queue(over aws.HTTPClient) *Queue { return New(b.settings(over)) }
 
 func (b *bed) caller() coretest.ArchiveCaller {
 	n := newNetwork(b.config.HTTPClient)
 	return coretest.ArchiveCaller{ArchiveQueue: b.queue(n), Network: n}
 }
 
+func (b *bed) steady() coretest.ArchiveCaller {
+	n := newNetwork(b.config.HTTPClient)
+	c := b.settings(n)
+	c.Random = func() float64 { return 0 }
+	return coretest.ArchiveCaller{ArchiveQueue: New(c), Network: n}
+}
+
 func (b *bed) harness() coretest.ArchiveHarness {
-	h := coretest.ArchiveHarness{Clock: b.clock, Caller: b.caller,
-		Overwrite: func(id string, document []byte) { b.put(jobKey(id), document) }, Steps: 3000, Jobs: 1000}
+	h := coretest.ArchiveHarness{Clock: b.clock, Caller: b.caller, Steady: b.steady,
+		Overwrite: func(id string, document []byte) { b.put(jobKey(id), document) }, Steps: 1500, Jobs: 300}
 	switch {
 	case remote():
 		h.Steps, h.Jobs = 600, 100
 	case long():
-		h.Steps = 40_000
+		h.Steps, h.Jobs = 40_000, 1000
 	}
 	return h
 }

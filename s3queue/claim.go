@@ -239,7 +239,7 @@ func (s *scan) deferred(c candidate, r record) bool {
 // look reads a candidate; nil when the claim does not want it.
 func (s *scan) look(ctx context.Context, m marker) (*record, error) {
 	q := s.queue
-	r, err := q.examine(ctx, m, &s.litter)
+	r, err := q.examine(ctx, m, true, &s.litter)
 	if err != nil || r == nil {
 		return nil, err
 	}

@@ -106,16 +106,13 @@ func doneWith(j core.ArchiveJob) core.ArchiveCompletion {
 // The budgets of the specification, and what else the queue offers. The figures
 // are the same with nothing done before and with 100,000 jobs done.
 func TestNoOperationCostsMoreThanItsBudgetHoweverManyJobsAreDone(t *testing.T) {
-	if remote() {
-		t.Skip("the meter is the embedded S3's")
-	}
 	sizes := []int{0, 1000}
 	if long() {
 		sizes = append(sizes, 100_000)
 	}
 	for _, size := range sizes {
 		t.Run(fmt.Sprint(size, " done jobs"), func(t *testing.T) {
-			b := newBed(t)
+			b := newEmbedded(t)
 			c := costs{b, b.queue(b.config.HTTPClient)}
 			b.fill(size)
 			testCosts(t, c, size)
@@ -233,10 +230,7 @@ func (c costs) claimWith(ctx context.Context, want int) []core.ArchiveJob {
 }
 
 func TestABatchOfSettledJobsReadsEachOnceAndWritesNothing(t *testing.T) {
-	if remote() {
-		t.Skip("the meter is the embedded S3's")
-	}
-	b := newBed(t)
+	b := newEmbedded(t)
 	c := costs{b, b.queue(b.config.HTTPClient)}
 	b.fill(core.MaxArchiveBatch)
 	var requests []core.ArchiveRequest
@@ -250,10 +244,7 @@ func TestABatchOfSettledJobsReadsEachOnceAndWritesNothing(t *testing.T) {
 }
 
 func TestAClaimDoesNotGrowWithTheJobsInAnyState(t *testing.T) {
-	if remote() {
-		t.Skip("the meter is the embedded S3's")
-	}
-	b := newBed(t)
+	b := newEmbedded(t)
 	c := costs{b, b.queue(b.config.HTTPClient)}
 	var requests []core.ArchiveRequest
 	for i := range 300 {

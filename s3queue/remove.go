@@ -39,18 +39,25 @@ func (q *Queue) Remove(ctx context.Context, id string) (core.ArchiveJob, error) 
 // come between.
 func (q *Queue) deleteJob(ctx context.Context, r record) error {
 	in := &s3.DeleteObjectInput{Bucket: &q.bucket, Key: aws.String(jobKey(r.job.ID)), IfMatch: &r.etag}
-	_, err := q.s3.DeleteObject(ctx, in)
-	if isUnsupported(err) {
-		in.IfMatch = nil
-		_, err = q.s3.DeleteObject(ctx, in)
+	for p := q.patience(); ; {
+		_, err := q.s3.DeleteObject(ctx, in)
+		if isUnsupported(err) {
+			in.IfMatch = nil
+			_, err = q.s3.DeleteObject(ctx, in)
+		}
+		err = refusal(err, true)
+		switch {
+		case errors.Is(err, errAbsent): // an earlier send of this request
+			return nil
+		case errors.Is(err, errLost):
+			e := core.Refuse(core.CodeQueueContention, "the job was retried while it was removed; it stays")
+			e.RetryAfter = throttledFor
+			return e
+		case !errors.Is(err, errConflict):
+			return err
+		}
+		if err := p.pause(ctx); err != nil {
+			return err
+		}
 	}
-	switch err = refusal(err, true); {
-	case errors.Is(err, errAbsent): // an earlier send of this request
-		return nil
-	case errors.Is(err, errLost), errors.Is(err, errConflict):
-		e := core.Refuse(core.CodeQueueContention, "the job was retried while it was removed; it stays")
-		e.RetryAfter = throttledFor
-		return e
-	}
-	return err
 }

@@ -15,9 +15,10 @@ const grace = 30 * time.Second
 
 // examine reads the job of a marker whose moment has come and puts right what
 // it finds: an enqueue that died half-way is finished, a crash loop is
-// dead-lettered, an early hint moved, a stale one noted for clearing. It returns
-// the job, or nil where there is none.
-func (q *Queue) examine(ctx context.Context, m marker, l *litter) (*record, error) {
+// dead-lettered, an early hint moved, a stale one noted for clearing. claiming
+// tells that a claimable job will be claimed, which does all that at once. It
+// returns the job, or nil where there is none.
+func (q *Queue) examine(ctx context.Context, m marker, claiming bool, l *litter) (*record, error) {
 	r, err := q.read(ctx, m.id)
 	var damaged *damagedDocument
 	switch {
@@ -31,6 +32,9 @@ func (q *Queue) examine(ctx context.Context, m marker, l *litter) (*record, erro
 		return q.orphan(ctx, m, l)
 	case err != nil:
 		return nil, err
+	}
+	if claiming && r.job.Claimable(q.now(), q.settings) {
+		return &r, nil
 	}
 	r, err = q.repair(ctx, m, r, l)
 	if errors.Is(err, errLost) || errors.Is(err, errConflict) {
@@ -56,7 +60,7 @@ func (q *Queue) repair(ctx context.Context, m marker, r record, l *litter) (reco
 		return r, nil
 	case named && early(m, r.job, now):
 		return q.apply(ctx, r, change{job: r.job}, l)
-	case named || r.job.Claimable(now, q.settings) || !m.writtenBefore(now.Add(-grace)):
+	case named || !m.writtenBefore(now.Add(-grace)):
 		return r, nil
 	}
 	return q.fence(ctx, m, r, l)

@@ -60,16 +60,8 @@ func lifecycle(t *testing.T, b *bed, q *Queue) {
 	}
 }
 
-func embeddedOnly(t *testing.T) {
-	t.Helper()
-	if remote() {
-		t.Skip("needs what only the embedded S3 can be told")
-	}
-}
-
 func TestABucketPolicyThatEnforcesConditionalWritesIsKept(t *testing.T) {
-	embeddedOnly(t)
-	b := newBed(t)
+	b := newEmbedded(t)
 	statement := `{"Sid":"%s","Effect":"Deny","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::queue/%s*",
 		"Condition":{"Null":{"s3:if-none-match":"true","s3:if-match":"true"}}}`
 	_, err := b.s3.PutBucketPolicy(t.Context(), &s3.PutBucketPolicyInput{Bucket: &b.bucket, Policy: aws.String(
@@ -86,8 +78,7 @@ func TestABucketPolicyThatEnforcesConditionalWritesIsKept(t *testing.T) {
 
 // An ETag of an object under SSE-KMS is no hash of its content.
 func TestABucketEncryptedWithKMSServes(t *testing.T) {
-	embeddedOnly(t)
-	b := newBed(t)
+	b := newEmbedded(t)
 	_, err := b.s3.PutBucketEncryption(t.Context(), &s3.PutBucketEncryptionInput{Bucket: &b.bucket,
 		ServerSideEncryptionConfiguration: &types.ServerSideEncryptionConfiguration{Rules: []types.ServerSideEncryptionRule{{
 			ApplyServerSideEncryptionByDefault: &types.ServerSideEncryptionByDefault{SSEAlgorithm: types.ServerSideEncryptionAwsKms},
@@ -153,10 +144,9 @@ func second[T any](_ T, err error) error { return err }
 
 // aws/aws-sdk-java-v2#6023: S3 can answer an error with status 200.
 func TestAnErrorWithStatus200IsWhatItsCodeSays(t *testing.T) {
-	embeddedOnly(t)
 	for _, code := range []string{"PreconditionFailed", "ConditionalRequestConflict", "SlowDown"} {
 		t.Run(code, func(t *testing.T) {
-			b := newBed(t)
+			b := newEmbedded(t)
 			q := b.queue(b.config.HTTPClient)
 			b.enqueue(q, request("x", 1))
 			job := b.claim(q)

@@ -37,6 +37,11 @@ func (q *Queue) Sweep(ctx context.Context) (core.ArchiveSweep, error) {
 		return core.ArchiveSweep{}, err
 	}
 	err := errors.Join(s.repairAll(ctx), s.healAll(ctx), s.rollUp(ctx))
+	if s.backlog {
+		var failure error
+		s.retired, failure = q.SettleBacklog(ctx)
+		err = errors.Join(err, failure)
+	}
 	return s.report(), err
 }
 
@@ -49,11 +54,14 @@ type sweep struct {
 
 	oldestLeft core.Instant
 	more       bool
+	backlog    bool // jobs were brought in whose sources nobody has settled
+	retired    int
 }
 
 func (s *sweep) report() core.ArchiveSweep {
 	r := core.ArchiveSweep{DeadLettered: int(s.deadLettered.Load()), Moved: int(s.moved.Load()),
-		Cleaned: int(s.cleaned.Load()), Healed: int(s.healed.Load()), Counted: int(s.counted.Load()), More: s.more}
+		Cleaned: int(s.cleaned.Load()), Healed: int(s.healed.Load()), Counted: int(s.counted.Load()),
+		Retired: s.retired, More: s.more}
 	if s.oldestLeft != 0 {
 		r.Lag = s.queue.now().Sub(s.oldestLeft)
 	}
@@ -85,7 +93,7 @@ func (s *sweep) repairAll(ctx context.Context) error {
 	errs := make([]error, len(suspects))
 	var l litter
 	each(len(suspects), func(i int) {
-		before, err := s.queue.examine(ctx, suspects[i], &l)
+		before, err := s.queue.examine(ctx, suspects[i], false, &l)
 		errs[i] = err
 		s.note(suspects[i], before)
 	})
@@ -154,6 +162,7 @@ func (s *sweep) rollUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.backlog = roll.Backlog
 	marks, err := s.settled(ctx, roll.Through)
 	if err != nil || len(marks) == 0 {
 		return err

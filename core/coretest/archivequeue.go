@@ -18,6 +18,9 @@ type ArchiveHarness struct {
 	Clock *Clock
 	// Caller returns the queue as one more process uses it.
 	Caller func() ArchiveCaller
+	// Steady is Caller without chance: a claim takes the first candidate even
+	// while claims collide.
+	Steady func() ArchiveCaller
 	// Overwrite replaces a job's document behind the queue's back.
 	Overwrite func(id string, document []byte)
 	// Steps is how long the random tests are, Jobs how many the fleet works on.

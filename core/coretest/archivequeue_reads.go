@@ -182,7 +182,7 @@ func testArchiveModel(t *testing.T, open func(*testing.T) *archive) {
 			d := duel{archive: a, seed: seed, random: rand.New(rand.NewPCG(seed, 1)),
 				model:  NewArchiveModel(a.Clock, archiveDefaults, core.NewIDs(a.Clock, zeros{})),
 				leases: map[string]string{}}
-			d.callers = []ArchiveCaller{a.Caller(), a.Caller(), a.Caller()}
+			d.callers = []ArchiveCaller{a.Steady(), a.Steady(), a.Steady()}
 			for d.step = range a.Steps {
 				if faulty && d.random.IntN(4) == 0 {
 					d.disturb()

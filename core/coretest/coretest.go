@@ -15,7 +15,6 @@ import (
 type Store interface {
 	core.PresenceStore
 	core.IdentityStore
-	core.IdempotencyStore
 	core.TokenStore
 	core.SweepStore
 }
@@ -50,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Idempotency", testIdempotency},
 		{"Tokens", testTokens},
 		{"SweepHealth", testSweepHealth},
+		{"Model", testDifferential},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			topic.run(t, func(t *testing.T) *bench { return newBench(t, open(t)) })
@@ -133,7 +133,7 @@ func (noRoles) ReadAgents(context.Context, []string) ([]core.Agent, error) { ret
 // NewHub returns a hub over a store.
 func NewHub(s Store, clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: s, Identity: s, Idempotency: s, Sweeps: s, Messages: noMessages{}, Roles: noRoles{},
+		Presence: s, Identity: s, Sweeps: s, Messages: noMessages{}, Roles: noRoles{},
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 	})
 }

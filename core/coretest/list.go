@@ -38,7 +38,7 @@ func testList(t *testing.T, open func(*testing.T) *bench) {
 		done := make(chan struct{})
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			for i := 0; ; i++ {
+			for i := range 600 { // an end, or the list might never reach its own
 				select {
 				case <-done:
 					return

@@ -107,6 +107,7 @@ func (m *Model) register(r core.AgentRegistration) core.Agent {
 		m.agents[r.AgentID] = a
 	}
 	now := core.InstantOf(r.Started)
+	overtaken := a.touched.After(r.Started)
 	a.Generation++
 	a.CLI, a.Metadata = r.CLI, r.Metadata
 	a.Capabilities, a.Topics = append([]string{}, r.Capabilities...), append([]string{}, r.Topics...)
@@ -118,6 +119,9 @@ func (m *Model) register(r core.AgentRegistration) core.Agent {
 	a.Status, a.Final, a.RegisteredAt, a.LastSeen, a.LeaseExpires = core.StatusOnline, false, now, now, r.LeaseExpires
 	a.due(r.LeaseExpires)
 	a.stamp(r.WriteStamp)
+	if overtaken {
+		a.touched = a.touched.Add(time.Microsecond)
+	}
 	return a.copy()
 }
 
@@ -144,7 +148,7 @@ func (a *modelAgent) stamp(s core.WriteStamp) {
 
 func (a *modelAgent) copy() core.Agent {
 	c := a.Agent
-	c.Capabilities, c.Topics = slices.Clone(a.Capabilities), slices.Clone(a.Topics)
+	c.Capabilities, c.Topics, c.TouchedAt = slices.Clone(a.Capabilities), slices.Clone(a.Topics), a.touched
 	return c
 }
 
@@ -174,14 +178,6 @@ func (m *Model) RegisterAgentOnce(_ context.Context, r core.AgentRegistration, s
 	m.register(r)
 	m.answers[answer.ID] = answer
 	return true, nil
-}
-
-// ReadIdempotency implements core.IdempotencyStore.
-func (m *Model) ReadIdempotency(_ context.Context, id string) (core.IdempotencyRecord, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	answer, found := m.answers[id]
-	return answer, found, nil
 }
 
 // HeartbeatAgent implements core.PresenceStore.
@@ -386,9 +382,9 @@ func (m *Model) RecordSweep(_ context.Context, o core.SweepOutcome) error {
 			return false
 		}
 		r := m.sweeps[o.Name]
-		r.Name, r.LastRunAt, r.Lag, r.LastErrorCode = o.Name, core.InstantOf(o.Started), o.Lag, o.ErrorCode
+		r.Name, r.LastRunAt, r.LastErrorCode = o.Name, core.InstantOf(o.Started), o.ErrorCode
 		if r.ConsecutiveFailures++; o.ErrorCode == "" {
-			r.LastSuccessAt, r.ConsecutiveFailures = r.LastRunAt, 0
+			r.LastSuccessAt, r.Lag, r.ConsecutiveFailures = r.LastRunAt, o.Lag, 0
 		}
 		m.sweeps[o.Name], m.swept[o.Name] = r, o.WriteID
 		return true

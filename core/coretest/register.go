@@ -79,6 +79,27 @@ func testRegister(t *testing.T, open func(*testing.T) *bench) {
 		b.must(b.heartbeat("a", 2))
 	})
 
+	t.Run("a late copy of what a register met on a later clock does not take the id back", func(t *testing.T) {
+		for _, keyed := range []bool{false, true} {
+			b := open(t)
+			b.clock.Advance(time.Minute)
+			b.register("a")
+			b.tick()
+			_, err := b.hub.Heartbeat(b.ctx, core.HeartbeatRequest{AgentID: "a", TTLMs: core.Some(int64(1000))})
+			b.must(err)
+			b.clock.Advance(-time.Minute) // another host
+			request := core.RegisterRequest{AgentID: "a", CLI: "codex"}
+			if keyed {
+				request.Idempotency = core.Some(core.IdempotencyKey{Scope: "s", Key: "k", Body: []byte("b")})
+			}
+			lease := b.registerWith(request).LeaseExpires
+			b.ResendWrites()
+			if a := b.wantAgent("a", 2, core.StatusOnline); a.LeaseExpires != lease || a.CLI != "codex" {
+				t.Fatalf("keyed %t: the late copies changed the agent to %+v", keyed, a)
+			}
+		}
+	})
+
 	t.Run("fields that are not given keep the identity and replace the rest", func(t *testing.T) {
 		b := open(t)
 		const project, host = "prj_0123456789012345678901", "hst_one"

@@ -73,7 +73,7 @@ func newRoleBench(t *testing.T, h RoleHarness) *roleBench {
 // hubAt returns another hub over the same store, with a clock of its own.
 func (b *roleBench) hubAt(clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: b.Store, Identity: b.Store, Idempotency: b.Store, Sweeps: b.Store, Messages: b.Store, Roles: b.Store,
+		Presence: b.Store, Identity: b.Store, Sweeps: b.Store, Messages: b.Store, Roles: b.Store,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 	})
 }

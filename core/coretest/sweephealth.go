@@ -3,6 +3,7 @@ package coretest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,6 +50,19 @@ func testSweepHealth(t *testing.T, open func(*testing.T) *bench) {
 		b.must(err)
 		if r := health(b); r.ConsecutiveFailures != 0 || r.LastErrorCode != "" || r.LastSuccessAt != b.now() || report.Name != core.SweepPresence {
 			t.Fatalf("after a success the record is %+v, the report %+v", r, report)
+		}
+	})
+
+	t.Run("the lag is the last success's", func(t *testing.T) {
+		b := open(t)
+		for i, code := range []core.Code{"", core.CodeThrottled} {
+			b.must(b.Store.RecordSweep(b.ctx, core.SweepOutcome{
+				Name: core.SweepPresence, ErrorCode: code, Lag: time.Duration(7-7*i) * time.Second,
+				WriteStamp: core.WriteStamp{WriteID: fmt.Sprint("w", i), Started: b.clock.Now()},
+			}))
+			if r := health(b); r.Lag != 7*time.Second || r.LastErrorCode != code {
+				t.Fatalf("the record is %+v", r)
+			}
 		}
 	})
 

@@ -42,8 +42,8 @@ func appendCanonicalURI(b []byte, u *url.URL, p protocol) []byte {
 }
 
 // appendCanonicalQuery appends the parameters, each name and value encoded,
-// sorted after encoding, without the signature itself.
-func appendCanonicalQuery(b []byte, raw string) ([]byte, error) {
+// sorted after encoding; of a presigned URL without the signature itself.
+func appendCanonicalQuery(b []byte, raw string, presigned bool) ([]byte, error) {
 	if raw == "" {
 		return b, nil
 	}
@@ -57,7 +57,7 @@ func appendCanonicalQuery(b []byte, raw string) ([]byte, error) {
 		if err != nil {
 			return b, err
 		}
-		if name == "X-Amz-Signature" {
+		if presigned && name == "X-Amz-Signature" {
 			continue
 		}
 		value, err = url.QueryUnescape(value)

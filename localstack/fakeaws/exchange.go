@@ -46,7 +46,7 @@ func (s *Server) exchange(ctx context.Context, r *http.Request, body []byte, tag
 	}
 	call := service.Describe(r, body)
 	call.Caller, call.Label = caller, tag.label
-	x := &exchange{server: s, service: service, protocol: p, id: id, request: r, body: body, call: &call}
+	x := &exchange{server: s, service: service, protocol: p, id: id, request: r, body: body, call: &call, reading: &reading}
 	rep, err := x.run(ctx, s.script.decide(&call))
 	code := rep.ErrorCode
 	if err != nil || rep.fate != sent {
@@ -65,6 +65,7 @@ type exchange struct {
 	request  *http.Request
 	body     []byte
 	call     *engine.Call
+	reading  *reading
 }
 
 func (x *exchange) run(ctx context.Context, p *plan) (reply, error) {
@@ -77,6 +78,7 @@ func (x *exchange) run(ctx context.Context, p *plan) (reply, error) {
 		return reply{}, err
 	}
 	rep, err := x.carryOut(ctx, p)
+	endAll(p.before)
 	if err == nil {
 		err = waitAll(ctx, p.after, x.server.closed)
 	}
@@ -84,18 +86,23 @@ func (x *exchange) run(ctx context.Context, p *plan) (reply, error) {
 	return rep, err
 }
 
-// holdRequest waits for the plan's holds. When the client gives up meanwhile,
-// the request still takes effect when they are over: it was under way.
+// holdRequest waits for the plan's holds, which the caller ends when the
+// request has taken effect. When the client gives up meanwhile, the request
+// still takes effect when they are over: it was under way.
 func (x *exchange) holdRequest(ctx context.Context, p *plan) error {
 	err := waitAll(ctx, p.before, x.server.closed)
-	if err == nil || err == errClosed {
+	if err == nil {
+		return nil
+	}
+	if err == errClosed {
 		endAll(p.before)
 		return err
 	}
 	late := x.server.goLate(func() {
 		defer endAll(p.before)
 		if waitAll(context.Background(), p.before, x.server.closed) == nil {
-			_, _ = x.carryOut(context.Background(), p) // nobody is there to be answered
+			rep, _ := x.carryOut(context.Background(), p) // nobody is there to be answered
+			x.reading.landed(x.call, rep.Usage)
 		}
 	})
 	if !late {
@@ -137,6 +144,9 @@ func (x *exchange) carryOut(ctx context.Context, p *plan) (rep reply, err error)
 // client gives up.
 func (x *exchange) serve(ctx context.Context) (engine.Response, error) {
 	resp := x.service.Serve(x.request, x.body)
+	if x.call.Op == "CreateTable" || x.call.Op == "UpdateTable" {
+		x.server.script.tablesChanged()
+	}
 	if resp.Durable != nil {
 		if err := stable(ctx, resp.Durable); err != nil {
 			if ctx.Err() != nil {
@@ -144,9 +154,6 @@ func (x *exchange) serve(ctx context.Context) (engine.Response, error) {
 			}
 			return x.fail(storageFailure(x.protocol, err)), nil
 		}
-	}
-	if x.call.Op == "CreateTable" || x.call.Op == "UpdateTable" {
-		x.server.script.tablesChanged()
 	}
 	finish(&resp, x.request, x.protocol, x.id)
 	return resp, nil

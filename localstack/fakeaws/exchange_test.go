@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +65,96 @@ func TestAnAnswerWaitsForTheDiskAndTheClientNeedNot(t *testing.T) {
 	close(ticket)
 	if status, code, _ := roundTrip(t, s, s3Put().request(t)); status != 200 {
 		t.Errorf("when the disk answers: %d %s", status, code)
+	}
+}
+
+// slow is an engine that serves when it is told to.
+type slow struct {
+	echo
+	entered, release chan struct{}
+}
+
+func (e *slow) Serve(r *http.Request, body []byte) engine.Response {
+	close(e.entered)
+	<-e.release
+	return e.echo.Serve(r, body)
+}
+
+func newSlow() *slow { return &slow{entered: make(chan struct{}), release: make(chan struct{})} }
+
+func (e *slow) server() *Server {
+	return newServer(Options{AccessKey: "test", SecretKey: "testtest", Clock: time.Now}, e, e)
+}
+
+func TestCloseWaitsForTheInProcessRequestsInFlight(t *testing.T) {
+	e := newSlow()
+	s := e.server()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.Transport().RoundTrip(s3Put().request(t))
+		answered <- err
+	}()
+	<-e.entered
+	go func() {
+		<-s.closed
+		close(e.release)
+	}()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(e.served) != 1 {
+		t.Error("Close returned before the request was served")
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARequestIsHeldUntilItHasTakenEffect(t *testing.T) {
+	e := newSlow()
+	s := e.server()
+	h := s.Faults().Add(Rule{Action: Freeze()})
+	h.Release()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.Transport().RoundTrip(s3Put().request(t))
+		answered <- err
+	}()
+	<-e.entered
+	if n := h.Held(); n != 1 {
+		t.Errorf("%d held while the released request is carried out, want 1", n)
+	}
+	close(e.release)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	if n := h.Held(); n != 0 {
+		t.Errorf("%d held after the answer", n)
+	}
+}
+
+func TestHeaderValuesArriveWithoutSpaceAtTheirEnds(t *testing.T) {
+	r := s3Put().request(t)
+	r.Header["x-amz-meta-note"] = []string{"\tthree "}
+	if got, want := arriving(r, 0).Header["X-Amz-Meta-Note"], []string{"two   spaces", "three"}; len(got) != 2 || !slices.Contains(got, want[0]) || !slices.Contains(got, want[1]) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if sent := r.Header["X-Amz-Meta-Note"]; sent[0] != "  two   spaces " {
+		t.Errorf("the client's own header became %q", sent)
+	}
+}
+
+func TestRefusedBodiesAreCounted(t *testing.T) {
+	s, _ := shell(Options{})
+	r := dynamoPut().request(t)
+	r.ContentLength = maxJSONBody + 1
+	resp, err := s.Transport().RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := s.Meter().Total()
+	if resp.StatusCode != http.StatusRequestEntityTooLarge || cost.Requests != 1 || cost.Errors["RequestEntityTooLarge"] != 1 {
+		t.Errorf("status %d, cost %+v; want one refused request", resp.StatusCode, cost)
 	}
 }
 

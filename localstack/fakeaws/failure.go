@@ -19,9 +19,14 @@ const (
 )
 
 // protocolOf tells the protocol of a request: DynamoDB's clients name the
-// operation in X-Amz-Target, S3's never send that header.
+// operation in X-Amz-Target, S3's never send that header. One that forgot it is
+// known by its content type, at the only path that DynamoDB has: an object of
+// S3 may have any type.
 func protocolOf(r *http.Request) protocol {
-	if len(r.Header["X-Amz-Target"]) > 0 || strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-amz-json-") {
+	forgotten := func() bool {
+		return r.Method == http.MethodPost && r.URL.Path == "/" && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-amz-json-")
+	}
+	if len(r.Header["X-Amz-Target"]) > 0 || forgotten() {
 		return awsJSON
 	}
 	return restXML

@@ -37,7 +37,8 @@ type Rule struct {
 }
 
 // An Action is one kind of misbehaviour, made by the functions below. Where
-// several rules match a request, all their delays apply and the first answer.
+// several rules match a request, all their delays apply and the first answer;
+// the rule of another answer has not acted, and keeps its count.
 type Action struct {
 	kind    actionKind
 	delay   time.Duration
@@ -105,7 +106,8 @@ func ErrorAfter(status int, code string) Action {
 
 // ErrorWith200 answers an S3 request, without carrying it out, with status 200
 // and an error document, as S3 does when a long request fails after its header
-// was sent. DynamoDB requests are not matched: it never does that.
+// was sent. What never gets such an answer is not matched: DynamoDB requests,
+// HEAD, which has no document, and GetObject, whose document is the object.
 func ErrorWith200(code string) Action {
 	return Action{kind: answerErrorWith200, failure: scripted(200, code)}
 }
@@ -286,6 +288,9 @@ func (s *Script) decide(call *engine.Call) *plan {
 		if !h.rule.matches(call) || !h.acts() {
 			continue
 		}
+		if p != nil && p.answer.kind != countOnly && h.rule.Action.answers() {
+			continue // a rule before it has the answer
+		}
 		h.hits.Add(1)
 		if p == nil {
 			p = &plan{}
@@ -304,6 +309,15 @@ func (h *Handle) acts() bool {
 	return h.rule.Probability <= 0 || h.random.Float64() < h.rule.Probability
 }
 
+// answers tells the actions of which a request meets only one.
+func (a Action) answers() bool {
+	switch a.kind {
+	case countOnly, holdRequest, holdResponse, collectExpired, closeIdle:
+		return false
+	}
+	return true
+}
+
 func (p *plan) add(h *Handle) {
 	switch h.rule.Action.kind {
 	case countOnly:
@@ -316,16 +330,14 @@ func (p *plan) add(h *Handle) {
 	case closeIdle:
 		p.closeIdle = true
 	default:
-		if p.answer.kind == countOnly {
-			p.answer, p.answerKey = h.rule.Action, h.rule.Key
-		}
+		p.answer, p.answerKey = h.rule.Action, h.rule.Key
 	}
 }
 
 func (r *Rule) matches(call *engine.Call) bool {
 	switch r.Action.kind {
 	case answerErrorWith200:
-		if call.Service != restXML.service() {
+		if call.Service != restXML.service() || call.Op == "GetObject" || strings.HasPrefix(call.Op, "Head") {
 			return false
 		}
 	case answerConflict:

@@ -1,6 +1,7 @@
 package fakeaws_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -214,6 +216,54 @@ func TestScriptedErrors(t *testing.T) {
 	}
 }
 
+// Two rules that answer the same request: the first one acts, and the other
+// keeps its count for the next request.
+func TestARuleThatDoesNotAnswerHasNotActed(t *testing.T) {
+	r := newRig(t, fakeaws.Options{})
+	cfg := r.server.Config()
+	cfg.Retryer = quickRetryer
+	r.tables, _ = clients(cfg)
+	faults := r.server.Faults()
+	dropped := faults.Add(fakeaws.Rule{Op: "PutItem", Count: 1, Action: fakeaws.DropResponse()})
+	refused := faults.Add(fakeaws.Rule{Op: "PutItem", Count: 1, Action: fakeaws.Error(500, "InternalServerError")})
+	held := faults.Add(fakeaws.Rule{Op: "PutItem", Action: fakeaws.Delay(0)})
+	cost := r.server.Measure(t.Context(), func(ctx context.Context) {
+		if err := r.put(ctx, keyOf(1)); err != nil {
+			t.Error(err)
+		}
+	})
+	if cost.Requests != 3 || cost.Errors[fakeaws.Dropped] != 1 || cost.Errors["InternalServerError"] != 1 {
+		t.Errorf("%d requests, errors %v; want a lost answer, an error and a success", cost.Requests, cost.Errors)
+	}
+	if dropped.Hits() != 1 || refused.Hits() != 1 || held.Hits() != 3 {
+		t.Errorf("%d, %d and %d hits, want 1, 1 and 3", dropped.Hits(), refused.Hits(), held.Hits())
+	}
+}
+
+// A read would take the error document for an object, or an answer without a
+// document for a success.
+func TestReadsOfObjectsAreNotAnsweredWith200AndAnError(t *testing.T) {
+	r := newRig(t, fakeaws.Options{})
+	if err := r.putObject(t.Context(), "k", "text", nil); err != nil {
+		t.Fatal(err)
+	}
+	h := r.server.Faults().Add(fakeaws.Rule{Action: fakeaws.ErrorWith200("InternalError")})
+	head, err := r.store.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: aws.String("bucket"), Key: aws.String("k")})
+	if err != nil || aws.ToInt64(head.ContentLength) != 4 {
+		t.Errorf("HEAD: %v, %v; want the object's 4 bytes", head, err)
+	}
+	got, err := r.store.GetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("bucket"), Key: aws.String("k")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(got.Body); string(text) != "text" || err != nil {
+		t.Errorf("GET: %q, %v", text, err)
+	}
+	if h.Hits() != 0 {
+		t.Errorf("%d hits, want none", h.Hits())
+	}
+}
+
 func TestATransactionConflictNamesTheItem(t *testing.T) {
 	r := newRig(t, fakeaws.Options{})
 	ctx := context.Background()
@@ -303,6 +353,9 @@ func TestARequestLandsAfterItsClientGaveUp(t *testing.T) {
 			}
 			h.Release()
 			eventually(t, "the request has landed", func() bool { return h.Held() == 0 })
+			if units := p.rig.server.Meter().Total().ByOp["PutItem"].WriteUnits; units != 1 {
+				t.Errorf("%v write units, want those of the request that landed", units)
+			}
 			if p.rig.get(t, 1) == nil {
 				t.Error("the released request did not take effect")
 			}
@@ -379,39 +432,65 @@ func TestClosingTheServerEndsHeldRequestsWithoutEffect(t *testing.T) {
 	}
 }
 
+// The connections are the test's own: an HTTP client may give one up by itself.
 func TestIdleConnectionsAreClosedByThePeer(t *testing.T) {
-	r := newRig(t, fakeaws.Options{})
+	r := newRig(t, fakeaws.Options{AccessKey: "test", SecretKey: "testtest"})
 	cfg := listen(t, r.server)
-	dials := 0
-	var mu sync.Mutex
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		mu.Lock()
-		dials++
-		mu.Unlock()
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}}
-	defer transport.CloseIdleConnections()
-	cfg.HTTPClient = &http.Client{Transport: transport}
-	r.tables, r.store = clients(cfg)
-	dialled := func() int { mu.Lock(); defer mu.Unlock(); return dials }
+	dial := func() *keptConn {
+		c, err := net.Dial("tcp", strings.TrimPrefix(aws.ToString(cfg.BaseEndpoint), "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() }) // the peer may have closed it
+		return &keptConn{Conn: c, answers: bufio.NewReader(c)}
+	}
+	idle := dial()
+	idle.put(t, "a")
+	dial().put(t, "b")
+	idle.put(t, "c") // still open, without a rule
+	h := r.server.Faults().Add(fakeaws.Rule{Op: "PutObject", Action: fakeaws.CloseIdle()})
+	// The peer knows that a connection is idle a moment after its answer.
+	eventually(t, "the idle connection is closed", func() bool {
+		own := dial()
+		own.put(t, "d")
+		eventually(t, "the request's own connection is closed", own.closedByPeer)
+		return idle.closedByPeer()
+	})
+	hits := h.Hits()
+	h.Remove()
+	after := dial()
+	after.put(t, "e")
+	after.put(t, "f")
+	if hits == 0 || h.Hits() != hits {
+		t.Errorf("%d hits, %d after the rule was removed", hits, h.Hits())
+	}
+}
 
-	for range 3 {
-		if err := r.put(context.Background(), keyOf(1)); err != nil {
-			t.Fatal(err)
-		}
+// keptConn is a connection that is used for one request after the other.
+type keptConn struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+func (c *keptConn) put(t *testing.T, key string) {
+	t.Helper()
+	r := wireRequest("PUT", "/bucket/"+key, "", []byte(key))
+	if !sign(r, []byte(key)) {
+		t.Fatal("the request could not be signed")
 	}
-	if n := dialled(); n != 1 {
-		t.Fatalf("%d connections for requests one after the other, want 1", n)
+	if err := r.Write(c); err != nil {
+		t.Fatal(err)
 	}
-	r.server.Faults().Add(fakeaws.Rule{Count: 3, Action: fakeaws.CloseIdle()})
-	for n := range 5 {
-		if err := r.put(context.Background(), keyOf(n)); err != nil {
-			t.Fatal(err)
-		}
+	resp, err := http.ReadResponse(c.answers, r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("put %s: %v, %v", key, resp, err)
 	}
-	if n := dialled(); n < 2 {
-		t.Errorf("%d connections after the peer closed idle ones, want new ones", n)
-	}
+}
+
+func (c *keptConn) closedByPeer() bool {
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // of an open socket: cannot fail
+	_, err := c.answers.ReadByte()
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 func TestAnIndexLags(t *testing.T) {

@@ -30,7 +30,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var rep reply
 	body, refused := readBody(r.Body, r.ContentLength, protocolOf(r))
 	if refused != nil {
-		rep.Response = s.refuse(r, refused)
+		rep.Response = s.refuse(r, refused, headerTag(r))
 		w.Header().Set("Connection", "close") // the rest of the body is still on its way
 	} else {
 		var err error
@@ -54,10 +54,12 @@ func headerTag(r *http.Request) *tag {
 }
 
 // refuse answers a request whose body was not read.
-func (s *Server) refuse(r *http.Request, f *failure) engine.Response {
+func (s *Server) refuse(r *http.Request, f *failure, tag *tag) engine.Response {
+	reading := s.meter.begin(tag)
 	p, id := protocolOf(r), s.ids.next()
 	resp := f.response(p, r, id)
 	finish(&resp, r, p, id)
+	reading.end(&engine.Call{Op: Unauthenticated}, resp.ErrorCode, nil)
 	return resp
 }
 

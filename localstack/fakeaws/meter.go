@@ -19,14 +19,15 @@ type Cost struct {
 	// of the set in units of one request.
 	Rounds int
 	// ReadUnits and WriteUnits are DynamoDB capacity units over tables and
-	// indexes, by AWS's rounding rules.
+	// indexes, by AWS's rounding rules. Those of a request that took effect
+	// after its caller had given up are counted when it did.
 	ReadUnits, WriteUnits float64
 	// Errors counts answers by AWS's error code, and under Dropped those that
 	// never came.
 	Errors map[string]int
 	// ByOp splits the cost by operation ("UpdateItem", "PutObject"). A round
-	// belongs to the operation that began it. Refused signatures are under
-	// Unauthenticated.
+	// belongs to the operation that began it. Refused signatures, and bodies
+	// that were refused before, are under Unauthenticated.
 	ByOp map[string]OpCost
 	// ByIndex splits the units by "table" and "table/index".
 	ByIndex map[string]Units
@@ -186,6 +187,11 @@ func (r *reading) end(call *engine.Call, errorCode string, usage []engine.Usage)
 	r.each(func(i int, t *tally) { t.end(call, r.began>>i&1 == 1, errorCode, usage) })
 }
 
+// landed counts what a request consumed after its end.
+func (r *reading) landed(call *engine.Call, usage []engine.Usage) {
+	r.each(func(_ int, t *tally) { t.charge(call, usage) })
+}
+
 func (r *reading) each(fn func(i int, t *tally)) {
 	fn(0, r.total)
 	if r.label != nil {
@@ -239,11 +245,7 @@ func (t *tally) end(call *engine.Call, beganRound bool, errorCode string, usage 
 	defer t.mu.Unlock()
 	t.inFlight--
 	t.requests++
-	name := call.Op
-	if _, known := t.ops[name]; !known && len(t.ops) >= maxOps {
-		name = Others
-	}
-	op := entry(t.ops, name)
+	op := t.op(call)
 	op.Requests++
 	if beganRound {
 		t.rounds++
@@ -252,6 +254,28 @@ func (t *tally) end(call *engine.Call, beganRound bool, errorCode string, usage 
 	if errorCode != "" {
 		t.errors[errorCode]++
 	}
+	t.add(op, usage)
+	t.touch(call)
+}
+
+// charge counts units alone.
+func (t *tally) charge(call *engine.Call, usage []engine.Usage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(t.op(call), usage)
+}
+
+// op is the share of the call's operation. t.mu is held.
+func (t *tally) op(call *engine.Call) *OpCost {
+	name := call.Op
+	if _, known := t.ops[name]; !known && len(t.ops) >= maxOps {
+		name = Others
+	}
+	return entry(t.ops, name)
+}
+
+// add counts units. t.mu is held.
+func (t *tally) add(op *OpCost, usage []engine.Usage) {
 	for _, u := range usage {
 		units := entry(t.units, unitKey{u.Table, u.Index})
 		units.Read += u.ReadUnits
@@ -259,7 +283,6 @@ func (t *tally) end(call *engine.Call, beganRound bool, errorCode string, usage 
 		op.ReadUnits += u.ReadUnits
 		op.WriteUnits += u.WriteUnits
 	}
-	t.touch(call)
 }
 
 // touch records what the call used. Names are copied: they may point into the

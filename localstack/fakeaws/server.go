@@ -69,9 +69,11 @@ type Server struct {
 	journal  *disk.Journal // nil in memory
 
 	endMu  sync.Mutex
-	ending bool           // guarded by endMu: Close has begun
-	closed chan struct{}  // closed with ending
-	late   sync.WaitGroup // requests whose clients have given up
+	ending bool          // guarded by endMu: Close has begun
+	closed chan struct{} // closed with ending
+	// underWay counts the requests that http.Server does not know of: those in
+	// process and those whose clients have given up.
+	underWay sync.WaitGroup
 }
 
 // errClosed is the fate of requests that meet a closed server.
@@ -118,8 +120,8 @@ func (s *Server) Serve(l net.Listener) error {
 const closeGrace = 5 * time.Second
 
 // Close stops listening, ends held requests without effect, lets the requests
-// in flight end (up to 5 seconds) and closes the data folder. In-process
-// requests made afterwards fail.
+// in flight end (those of sockets within 5 seconds) and closes the data folder.
+// In-process requests made afterwards fail.
 func (s *Server) Close() error {
 	if !s.end() {
 		return nil
@@ -130,7 +132,7 @@ func (s *Server) Close() error {
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
-	s.late.Wait()
+	s.underWay.Wait()
 	if s.journal != nil {
 		err = errors.Join(err, s.journal.Close())
 	}
@@ -149,13 +151,26 @@ func (s *Server) end() bool {
 	return true
 }
 
-// goLate runs fn beside, unless the server is ending. Close waits for it.
-func (s *Server) goLate(fn func()) bool {
+// enter lets a request in, unless the server is ending. Close waits until the
+// request calls underWay.Done.
+func (s *Server) enter() bool {
 	s.endMu.Lock()
 	defer s.endMu.Unlock()
 	if s.ending {
 		return false
 	}
-	s.late.Go(fn)
+	s.underWay.Add(1)
+	return true
+}
+
+// goLate runs fn beside, unless the server is ending. Close waits for it.
+func (s *Server) goLate(fn func()) bool {
+	if !s.enter() {
+		return false
+	}
+	go func() {
+		defer s.underWay.Done()
+		fn()
+	}()
 	return true
 }

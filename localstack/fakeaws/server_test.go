@@ -188,6 +188,34 @@ func TestTheTransportLeavesTheRequestAlone(t *testing.T) {
 	}
 }
 
+func TestHeadersArriveInProcessAsOverASocket(t *testing.T) {
+	for _, p := range paths(t) {
+		t.Run(p.name, func(t *testing.T) {
+			note := func(text string) func(*s3.PutObjectInput) {
+				return func(in *s3.PutObjectInput) { in.Metadata = map[string]string{"note": text} }
+			}
+			if err := p.rig.putObject(t.Context(), "k", "text", note("  two  words\t")); err != nil {
+				t.Fatal(err)
+			}
+			head, err := p.rig.store.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: aws.String("bucket"), Key: aws.String("k")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := head.Metadata["note"]; got != "two  words" {
+				t.Errorf("the note is %q, want no space at its ends", got)
+			}
+			if err := p.rig.putObject(t.Context(), "split", "text", note("a\nb")); err == nil {
+				t.Error("a header of two lines was sent")
+			}
+			_, err = p.rig.store.PutObject(t.Context(), &s3.PutObjectInput{
+				Bucket: aws.String("bucket"), Key: aws.String("named"), Metadata: map[string]string{"no te": "x"}})
+			if err == nil {
+				t.Error("a header with a space in its name was sent")
+			}
+		})
+	}
+}
+
 func TestKeysComeFromTheOptionsOrTheEnvironment(t *testing.T) {
 	for name, c := range map[string]struct {
 		options        fakeaws.Options

@@ -208,7 +208,7 @@ func (v *verifier) checkScope(c *claim, p protocol) *failure {
 		return badScope(p, c, "the service '"+c.service+"' is wrong; expecting '"+p.service()+"'", "")
 	case c.region == "" || v.region != "" && c.region != v.region:
 		return badScope(p, c, "the region '"+c.region+"' is wrong; expecting '"+v.region+"'", v.region)
-	case !strings.HasPrefix(c.time, c.date):
+	case len(c.date) != len("20060102") || !strings.HasPrefix(c.time, c.date):
 		return badScope(p, c, "the date '"+c.date+"' in the credential scope does not match the day of '"+c.time+"'", "")
 	}
 	return nil
@@ -311,7 +311,7 @@ func checkSignature(r *http.Request, c *claim, p protocol, names []signedName, p
 	b = append(b, '\n')
 	b = appendCanonicalURI(b, r.URL, p)
 	b = append(b, '\n')
-	b, err := appendCanonicalQuery(b, r.URL.RawQuery)
+	b, err := appendCanonicalQuery(b, r.URL.RawQuery, c.presigned)
 	if err != nil {
 		return mismatch(p, c, "", "")
 	}

@@ -122,6 +122,8 @@ func TestSignatures(t *testing.T) {
 		"S3, unsigned ordinary header":    {signing: s3Put(), tamper: func(r *http.Request) { r.Header.Set("User-Agent", "x") }, status: 200},
 		"S3, session token is signed":     {signing: s3With(func(s *signing) { s.credentials.SessionToken = "t" }), status: 200},
 
+		"S3, an object of DynamoDB's type": {signing: s3With(func(s *signing) { s.header.Set("Content-Type", "application/x-amz-json-1.0") }), status: 200},
+
 		"S3, wrong secret":           {signing: s3With(func(s *signing) { s.credentials = wrong }), status: 403, code: "SignatureDoesNotMatch"},
 		"DynamoDB, wrong secret":     {signing: dynamoWith(func(s *signing) { s.credentials = wrong }), status: 400, code: "InvalidSignatureException"},
 		"S3, unknown key":            {signing: s3With(func(s *signing) { s.credentials = other }), status: 403, code: "InvalidAccessKeyId"},
@@ -142,6 +144,7 @@ func TestSignatures(t *testing.T) {
 		"S3, tampered path":              {signing: s3Put(), tamper: func(r *http.Request) { r.URL.Path, r.URL.RawPath = "/bucket/b", "" }, status: 403, code: "SignatureDoesNotMatch"},
 		"S3, tampered query":             {signing: s3Put(), tamper: func(r *http.Request) { r.URL.RawQuery = "x=2&a=b%2Fc" }, status: 403, code: "SignatureDoesNotMatch"},
 		"S3, added query":                {signing: s3Put(), tamper: func(r *http.Request) { r.URL.RawQuery += "&versionId=1" }, status: 403, code: "SignatureDoesNotMatch"},
+		"S3, added signature":            {signing: s3Put(), tamper: func(r *http.Request) { r.URL.RawQuery += "&X-Amz-Signature=00" }, status: 403, code: "SignatureDoesNotMatch"},
 		"S3, broken query":               {signing: s3Put(), tamper: func(r *http.Request) { r.URL.RawQuery = "x=%zz" }, status: 403, code: "SignatureDoesNotMatch"},
 		"S3, tampered method":            {signing: s3Put(), tamper: func(r *http.Request) { r.Method = "DELETE" }, status: 403, code: "SignatureDoesNotMatch"},
 		"S3, tampered host":              {signing: s3Put(), tamper: func(r *http.Request) { r.Host = "elsewhere" }, status: 403, code: "SignatureDoesNotMatch"},
@@ -159,6 +162,7 @@ func TestSignatures(t *testing.T) {
 		"DynamoDB, old":                  {signing: dynamoWith(func(s *signing) { s.at = s.at.Add(-16 * time.Minute) }), status: 400, code: "InvalidSignatureException"},
 		"S3, date moved":                 {signing: s3Put(), tamper: func(r *http.Request) { r.Header.Set("X-Amz-Date", time.Now().Add(time.Second).UTC().Format(amzTime)) }, status: 403, code: "SignatureDoesNotMatch"},
 		"S3, day unlike the scope's":     {signing: s3Put(), tamper: func(r *http.Request) { r.Header.Set("X-Amz-Date", "20200101T000000Z") }, status: 400, code: "AuthorizationHeaderMalformed"},
+		"S3, scope of a month":           {signing: s3Put(), tamper: editAuthorization(time.Now().UTC().Format("/20060102/"), time.Now().UTC().Format("/200601/")), status: 400, code: "AuthorizationHeaderMalformed"},
 		"S3, no date":                    {signing: s3Put(), tamper: func(r *http.Request) { r.Header.Del("X-Amz-Date") }, status: 403, code: "AccessDenied"},
 		"DynamoDB, no date":              {signing: dynamoPut(), tamper: func(r *http.Request) { r.Header.Del("X-Amz-Date") }, status: 400, code: "IncompleteSignatureException"},
 		"S3, signed for DynamoDB":        {signing: s3Put(), tamper: editAuthorization("/s3/", "/dynamodb/"), status: 400, code: "AuthorizationHeaderMalformed"},

@@ -3,6 +3,7 @@ package fakeaws
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -67,10 +69,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	select {
-	case <-t.server.closed:
-		return nil, errClosed
-	default:
+	if err := sendable(r.Header); err != nil {
+		return nil, err
 	}
 	p := protocolOf(r)
 	length := r.ContentLength
@@ -78,9 +78,13 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		length = -1 // http.Request: on the client's side zero means unknown
 	}
 	body, refused := readBody(r.Body, length, p)
+	if !t.server.enter() { // not before: a body may take for ever to come
+		return nil, errClosed
+	}
+	defer t.server.underWay.Done()
 	in := arriving(r, len(body))
 	if refused != nil {
-		rep := reply{Response: t.server.refuse(in, refused)}
+		rep := reply{Response: t.server.refuse(in, refused, transportTag(ctx, in))}
 		return received(r, &rep)
 	}
 	rep, err := t.server.exchange(ctx, in, body, transportTag(ctx, in))
@@ -100,7 +104,38 @@ func transportTag(ctx context.Context, r *http.Request) *tag {
 	return headerTag(r)
 }
 
-// arriving is the request as a server sees it. The transport must not change
+// sendable refuses what net/http's transport refuses to send: in process such a
+// header would arrive, and a test would pass that no socket lets through.
+func sendable(h http.Header) error {
+	for name, values := range h {
+		if !isToken(name) {
+			return fmt.Errorf("fakeaws: %q is no name of a header", name)
+		}
+		for _, value := range values {
+			if strings.ContainsFunc(value, isControl) {
+				return fmt.Errorf("fakeaws: the value of header %s holds a control character", name)
+			}
+		}
+	}
+	return nil
+}
+
+// isToken tells whether s is a token of RFC 9110.
+func isToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == '\x7f' }
+
+// arriving is the request as a server sees it: header names in their canonical
+// form, values without the space around them. The transport must not change
 // the client's own.
 func arriving(r *http.Request, length int) *http.Request {
 	in := new(http.Request)
@@ -108,6 +143,7 @@ func arriving(r *http.Request, length int) *http.Request {
 	in.Header = make(http.Header, len(r.Header)+2)
 	for name, values := range r.Header {
 		name = textproto.CanonicalMIMEHeaderKey(name)
+		values = trimmed(values)
 		if before := in.Header[name]; before != nil {
 			values = append(slices.Clip(before), values...)
 		}
@@ -118,6 +154,20 @@ func arriving(r *http.Request, length int) *http.Request {
 	}
 	in.Body, in.GetBody, in.ContentLength = http.NoBody, nil, int64(length)
 	return in
+}
+
+// trimmed returns values without space at their ends; the same slice where
+// there is none.
+func trimmed(values []string) []string {
+	spaced := func(v string) bool { return v != textproto.TrimString(v) }
+	if !slices.ContainsFunc(values, spaced) {
+		return values
+	}
+	values = slices.Clone(values)
+	for i, v := range values {
+		values[i] = textproto.TrimString(v)
+	}
+	return values
 }
 
 // received is the answer as a client sees it.

@@ -35,7 +35,11 @@ func Table(ctx context.Context, client *dynamodb.Client, t template.Table) (made
 		return false, err
 	}
 	if found != nil {
-		return false, match(t, found)
+		if err := match(t, found); err != nil {
+			return false, err
+		}
+		// A start that ended between the two steps has left this one undone.
+		return false, expire(ctx, client, t)
 	}
 	var race *ddbtypes.ResourceInUseException
 	if _, err := client.CreateTable(ctx, t.CreateInput()); err != nil && !errors.As(err, &race) {
@@ -51,20 +55,42 @@ func Table(ctx context.Context, client *dynamodb.Client, t template.Table) (made
 	return true, expire(ctx, client, t)
 }
 
+// expire turns on the table's time to live where it is not on.
 func expire(ctx context.Context, client *dynamodb.Client, t template.Table) error {
 	if t.TTLAttribute == "" {
 		return nil
 	}
-	_, err := client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+	on, err := expires(ctx, client, t)
+	if on || err != nil {
+		return err
+	}
+	_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
 		TableName: &t.Name,
 		TimeToLiveSpecification: &ddbtypes.TimeToLiveSpecification{
 			AttributeName: &t.TTLAttribute, Enabled: aws.Bool(true),
 		},
 	})
-	if err != nil {
-		return fmt.Errorf("turn on time to live of table %s: %w", t.Name, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	// Another start may have been faster; turning it on twice is refused.
+	if on, failed := expires(ctx, client, t); on && failed == nil {
+		return nil
+	}
+	return fmt.Errorf("turn on time to live of table %s: %w", t.Name, err)
+}
+
+// expires tells whether the table's time to live is on, or about to be.
+func expires(ctx context.Context, client *dynamodb.Client, t template.Table) (bool, error) {
+	out, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &t.Name})
+	if err != nil {
+		return false, fmt.Errorf("look up the time to live of table %s: %w", t.Name, err)
+	}
+	d := out.TimeToLiveDescription
+	if d == nil || aws.ToString(d.AttributeName) != t.TTLAttribute {
+		return false, nil
+	}
+	return d.TimeToLiveStatus == ddbtypes.TimeToLiveStatusEnabled || d.TimeToLiveStatus == ddbtypes.TimeToLiveStatusEnabling, nil
 }
 
 // Describe returns a table's description, or nil when there is no such table.
@@ -81,7 +107,9 @@ func Describe(ctx context.Context, client *dynamodb.Client, name string) (*ddbty
 	}
 }
 
-// match compares keys and indexes. Extra indexes do no harm.
+// match compares keys, and of indexes also kind and projection: a global index
+// cannot be read strongly consistent, and one of keys shows no items. Extra
+// indexes do no harm.
 func match(t template.Table, found *ddbtypes.TableDescription) error {
 	want := t.CreateInput()
 	if got, want := shape(found.KeySchema), shape(want.KeySchema); got != want {
@@ -89,33 +117,42 @@ func match(t template.Table, found *ddbtypes.TableDescription) error {
 	}
 	indexes := map[string]string{}
 	for _, x := range found.LocalSecondaryIndexes {
-		indexes[aws.ToString(x.IndexName)] = shape(x.KeySchema)
+		indexes[aws.ToString(x.IndexName)] = indexShape("local", x.KeySchema, x.Projection)
 	}
 	for _, x := range found.GlobalSecondaryIndexes {
-		indexes[aws.ToString(x.IndexName)] = shape(x.KeySchema)
+		indexes[aws.ToString(x.IndexName)] = indexShape("global", x.KeySchema, x.Projection)
 	}
 	for _, x := range want.LocalSecondaryIndexes {
-		if err := matchIndex(t.Name, indexes, x.IndexName, x.KeySchema); err != nil {
+		if err := matchIndex(t.Name, indexes, x.IndexName, indexShape("local", x.KeySchema, x.Projection)); err != nil {
 			return err
 		}
 	}
 	for _, x := range want.GlobalSecondaryIndexes {
-		if err := matchIndex(t.Name, indexes, x.IndexName, x.KeySchema); err != nil {
+		if err := matchIndex(t.Name, indexes, x.IndexName, indexShape("global", x.KeySchema, x.Projection)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func matchIndex(table string, found map[string]string, name *string, keys []ddbtypes.KeySchemaElement) error {
-	got, want := found[aws.ToString(name)], shape(keys)
+func matchIndex(table string, found map[string]string, name *string, want string) error {
+	got := found[aws.ToString(name)]
 	if got == "" {
 		return fmt.Errorf("table %s lacks the index %s that the template declares; it was made from an older template", table, aws.ToString(name))
 	}
 	if got != want {
-		return fmt.Errorf("index %s of table %s has the key %s, the template declares %s", aws.ToString(name), table, got, want)
+		return fmt.Errorf("index %s of table %s is %s, the template declares %s", aws.ToString(name), table, got, want)
 	}
 	return nil
+}
+
+// indexShape tells an index: "local (pk HASH, inbox_sk RANGE) ALL".
+func indexShape(kind string, keys []ddbtypes.KeySchemaElement, p *ddbtypes.Projection) string {
+	projected := "without a projection"
+	if p != nil {
+		projected = strings.Join(append([]string{string(p.ProjectionType)}, slices.Sorted(slices.Values(p.NonKeyAttributes))...), " ")
+	}
+	return strings.Join([]string{kind, shape(keys), projected}, " ")
 }
 
 func shape(keys []ddbtypes.KeySchemaElement) string {

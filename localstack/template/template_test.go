@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,10 @@ func TestEveryPolicyOfTheProjectIsExact(t *testing.T) {
 	}
 }
 
+// keyPrefix is the keys of a bucket below one prefix: objects have no names
+// beforehand, so nothing but this needs a star.
+var keyPrefix = regexp.MustCompile(`\Aarn:aws:s3:::[a-z0-9.-]+/[a-z-]+/\*\z`)
+
 func checkExact(t *testing.T, function string, s template.Statement) {
 	t.Helper()
 	for _, a := range s.Actions {
@@ -78,7 +83,7 @@ func checkExact(t *testing.T, function string, s template.Statement) {
 	}
 	for _, r := range s.Resources {
 		onTable := strings.HasPrefix(r, "arn:aws:dynamodb:") && !strings.Contains(r, "/index/")
-		if strings.Contains(strings.TrimSuffix(r, "/payload/*"), "*") { // objects have no names beforehand
+		if strings.Contains(r, "*") && !keyPrefix.MatchString(r) {
 			t.Errorf("%s may act on %s", function, r)
 		}
 		if onTable && len(leadingKeys(s)) == 0 {

@@ -10,7 +10,10 @@
 // One process holds the folder at a time; the kernel's file lock says so and
 // ends with the process. When a commit fails (disk full, I/O error), the
 // journal is poisoned: that ticket and every later one fail, so nothing is
-// acknowledged that might not be there.
+// acknowledged that might not be there. A data file that lost its end or whose
+// pages were overwritten is an error (ErrDamaged) where that is met, and ends
+// no process; but bbolt has no checksums of pages, so that damage inside of a
+// value may go unnoticed.
 //
 // # Group commit
 //

@@ -32,8 +32,9 @@ const (
 type folder struct{ dir string }
 
 // Open takes the folder, which is made when it is absent, and returns its
-// journal. A folder in use, of another format version or not a journal's is
-// refused at once and left as it is.
+// journal. A folder in use, of another format version, not a journal's or with
+// a damaged file (ErrDamaged) is refused at once and left as it is; a damaged
+// one may stay locked until the process ends.
 func Open(dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder: %w", err)
@@ -52,17 +53,54 @@ func Open(dir string) (*Journal, error) {
 	return j, nil
 }
 
+// create makes the data file where there is none. It is made under another name
+// and linked when it is whole: one that was cut off, by a full disk or a crash,
+// could not be told from one that lost its data.
+func (f *folder) create() error {
+	path := filepath.Join(f.dir, dataFile)
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return nil // Open tells what is wrong with it
+	}
+	unfinished, err := os.CreateTemp(f.dir, dataFile+".*.new")
+	if err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	defer func() { _ = os.Remove(unfinished.Name()) }() // what is left of it only takes room
+	if err := unfinished.Close(); err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	db, err := bolt.Open(unfinished.Name(), 0o600, nil)
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	// An error says that another process was faster, or that the file system has
+	// no links: then the file is made in its place when it is opened.
+	_ = os.Link(unfinished.Name(), path)
+	return nil
+}
+
 // take opens and locks the data file.
 func (f *folder) take() (*bolt.DB, error) {
-	db, err := bolt.Open(filepath.Join(f.dir, dataFile), 0o600, &bolt.Options{
-		Timeout:      time.Millisecond, // the shortest there is; zero waits for ever
-		FreelistType: bolt.FreelistMapType,
+	if err := f.create(); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(f.dir, dataFile)
+	var db *bolt.DB
+	err := guarded(func() (err error) {
+		db, err = bolt.Open(path, 0o600, &bolt.Options{
+			Timeout:      time.Millisecond, // the shortest there is; zero waits for ever
+			FreelistType: bolt.FreelistMapType,
+		})
+		return err
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("the folder %s is in use by %s; stop it or choose another folder", f.dir, f.holder())
 	case err != nil:
-		return nil, fmt.Errorf("open %s: %w", filepath.Join(f.dir, dataFile), err)
+		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return db, nil
 }
@@ -70,7 +108,13 @@ func (f *folder) take() (*bolt.DB, error) {
 // prepare checks or writes the format version, names this process as the
 // holder, and makes the files' names themselves survive a loss of power.
 func (f *folder) prepare(db *bolt.DB) error {
-	if err := db.Update(checkFormat); err != nil {
+	check := func() error {
+		if err := checkLength(db); err != nil {
+			return err
+		}
+		return db.Update(checkFormat)
+	}
+	if err := guarded(check); err != nil {
 		return fmt.Errorf("the folder %s: %w", f.dir, err)
 	}
 	if err := os.WriteFile(filepath.Join(f.dir, pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {

@@ -13,7 +13,8 @@ import (
 	"drawbridge/localstack/fakeaws/engine"
 )
 
-// ErrClosed is the fate of writes appended after Close.
+// ErrClosed is the fate of writes appended after Close, and of what waits for
+// a barrier then: it may have seen such a write.
 var ErrClosed = errors.New("disk: the journal is closed")
 
 // A Journal is an engine.Journal in a folder. Its methods may be called from
@@ -107,8 +108,11 @@ func checkName(w engine.Write) error {
 func (j *Journal) Barrier() engine.Ticket {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.err != nil {
+	switch {
+	case j.err != nil:
 		return ended(j.err)
+	case j.closing:
+		return ended(ErrClosed)
 	}
 	return j.barrier()
 }
@@ -168,21 +172,26 @@ func (j *Journal) commit(g *group) error {
 		}
 		return strings.Compare(a.key, b.key)
 	})
-	return j.db.Update(func(tx *bolt.Tx) error {
-		var bucket *bolt.Bucket
-		for i, r := range records {
-			if i == 0 || r.space != records[i-1].space {
-				var err error
-				if bucket, err = tx.CreateBucketIfNotExists([]byte(r.space)); err != nil {
-					return fmt.Errorf("make the space %q: %w", r.space, err)
-				}
-			}
-			if err := put(bucket, r.key, g.writes[r]); err != nil {
-				return fmt.Errorf("write a record of %q: %w", r.space, err)
+	return guarded(func() error {
+		return j.db.Update(func(tx *bolt.Tx) error { return g.writeTo(tx, records) })
+	})
+}
+
+// writeTo writes the group's last values of the records, which are sorted.
+func (g *group) writeTo(tx *bolt.Tx, records []record) error {
+	var bucket *bolt.Bucket
+	for i, r := range records {
+		if i == 0 || r.space != records[i-1].space {
+			var err error
+			if bucket, err = tx.CreateBucketIfNotExists([]byte(r.space)); err != nil {
+				return fmt.Errorf("make the space %q: %w", r.space, err)
 			}
 		}
-		return nil
-	})
+		if err := put(bucket, r.key, g.writes[r]); err != nil {
+			return fmt.Errorf("write a record of %q: %w", r.space, err)
+		}
+	}
+	return nil
 }
 
 func put(bucket *bolt.Bucket, key string, value []byte) error {
@@ -198,7 +207,7 @@ func (j *Journal) Read(space, key string) ([]byte, error) {
 		return value, nil
 	}
 	var value []byte
-	err := j.db.View(func(tx *bolt.Tx) error {
+	err := j.view(func(tx *bolt.Tx) error {
 		if bucket := tx.Bucket([]byte(space)); bucket != nil {
 			value = bytes.Clone(bucket.Get([]byte(key)))
 		}
@@ -227,13 +236,18 @@ func (j *Journal) Load(space string, fn func(key string, value []byte) error) er
 	if err := j.Barrier().Wait(); err != nil {
 		return err
 	}
-	return j.db.View(func(tx *bolt.Tx) error {
+	return j.view(func(tx *bolt.Tx) error {
 		bucket := tx.Bucket([]byte(space))
 		if bucket == nil {
 			return nil
 		}
 		return bucket.ForEach(func(key, value []byte) error { return fn(string(key), value) })
 	})
+}
+
+// view reads the file; damage is an error.
+func (j *Journal) view(fn func(tx *bolt.Tx) error) error {
+	return guarded(func() error { return j.db.View(fn) })
 }
 
 // Close makes stable what was appended and gives the folder up. It returns the

@@ -253,6 +253,10 @@ func TestAClosedJournalAcknowledgesNothing(t *testing.T) {
 	if err := j.Append([]engine.Write{set("a", "2")}).Wait(); !errors.Is(err, ErrClosed) {
 		t.Errorf("Append after Close: %v, want ErrClosed", err)
 	}
+	// An engine's memory has the refused write: who read it must not be told.
+	if err := j.Barrier().Wait(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Barrier after Close: %v, want ErrClosed", err)
+	}
 	if err := j.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}

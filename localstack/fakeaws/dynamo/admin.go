@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/google/uuid"
@@ -548,7 +547,8 @@ func (e *Engine) listTables(body []byte) (answer, error) {
 	ticket := e.barrier()
 	e.mu.RUnlock()
 	if in.ExclusiveStartTableName != nil {
-		names = names[sort.SearchStrings(names, *in.ExclusiveStartTableName+"\x00"):]
+		after, _ := slices.BinarySearch(names, *in.ExclusiveStartTableName+"\x00")
+		names = names[after:]
 	}
 	out := map[string]any{}
 	if len(names) > limit {

@@ -112,11 +112,7 @@ func (e *Engine) prepareBatchGet(b *batchGet) error {
 
 func (e *Engine) batchGetItem(body []byte) (answer, error) {
 	b := &batchGet{}
-	r := e.reader(body)
-	if err := r.readBatchGet(b); err != nil {
-		return answer{}, err
-	}
-	if err := r.end(); err != nil {
+	if err := parse(e, body, (*reader).readBatchGet, b); err != nil {
 		return answer{}, err
 	}
 	if err := e.prepareBatchGet(b); err != nil {
@@ -334,11 +330,7 @@ func (e *Engine) prepareBatchWrite(b *batchWrite) error {
 
 func (e *Engine) batchWriteItem(body []byte) (answer, error) {
 	b := &batchWrite{}
-	r := e.reader(body)
-	if err := r.readBatchWrite(b); err != nil {
-		return answer{}, err
-	}
-	if err := r.end(); err != nil {
+	if err := parse(e, body, (*reader).readBatchWrite, b); err != nil {
 		return answer{}, err
 	}
 	if err := e.prepareBatchWrite(b); err != nil {

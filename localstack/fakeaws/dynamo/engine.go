@@ -172,8 +172,14 @@ func (e *Engine) table(name optional[string]) (*table, error) {
 	return nil, tableNotFound()
 }
 
-// reader starts reading a request.
-func (e *Engine) reader(body []byte) *reader { return &reader{data: body, names: e.names} }
+// parse reads a request, all of it.
+func parse[T any](e *Engine, body []byte, read func(*reader, *T) error, into *T) error {
+	r := &reader{data: body, names: e.names}
+	if err := read(r, into); err != nil {
+		return err
+	}
+	return r.end()
+}
 
 // bind parses an expression and binds it; nil when it is absent.
 func (e *Engine) bind(k expressionKind, text optional[string], in *placeholders) (*bound, error) {

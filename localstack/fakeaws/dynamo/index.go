@@ -191,10 +191,12 @@ func (x *index) due(now time.Time) bool {
 	return len(x.pending) > 0 && now.Sub(x.pending[0].written) >= x.lag
 }
 
-// settle makes pending changes visible that are older than the lag.
+// settle makes pending changes visible that are older than the lag; without a
+// lag all of them, even if the clock went back meanwhile: a change that is left
+// would undo those that come after it.
 func (x *index) settle(now time.Time) {
 	settled := 0
-	for settled < len(x.pending) && now.Sub(x.pending[settled].written) >= x.lag {
+	for settled < len(x.pending) && (x.lag == 0 || now.Sub(x.pending[settled].written) >= x.lag) {
 		x.store(x.pending[settled].key, x.pending[settled].entry)
 		settled++
 	}

@@ -471,46 +471,52 @@ func (p *parser) projection() error {
 	}
 }
 
+// A section is a part of an update expression: a keyword and its actions.
+type section struct {
+	word string
+	verb verb
+	read func(*parser, verb) (action, error)
+}
+
+var sections = []section{
+	{"SET", verbSet, (*parser).assignment},
+	{"REMOVE", verbRemove, (*parser).removal},
+	{"ADD", verbAdd, (*parser).pathWithValue},
+	{"DELETE", verbDelete, (*parser).pathWithValue},
+}
+
 // update reads the sections of an update expression.
 func (p *parser) update() error {
-	sections := []struct {
-		word string
-		verb verb
-		read func(verb) (action, error)
-	}{
-		{"SET", verbSet, p.assignment},
-		{"REMOVE", verbRemove, p.removal},
-		{"ADD", verbAdd, p.pathWithValue},
-		{"DELETE", verbDelete, p.pathWithValue},
-	}
 	seen := map[string]bool{}
 	for p.current.kind != tokenEnd {
-		at := slices.IndexFunc(sections, func(s struct {
-			word string
-			verb verb
-			read func(verb) (action, error)
-		}) bool {
-			return p.keyword(s.word)
-		})
+		at := slices.IndexFunc(sections, func(s section) bool { return p.keyword(s.word) })
 		if at < 0 {
 			return p.syntaxError()
 		}
-		section := sections[at]
-		if seen[section.word] {
-			return p.errorf("The %q section can only be used once in an update expression;", section.word)
+		s := sections[at]
+		if seen[s.word] {
+			return p.errorf("The %q section can only be used once in an update expression;", s.word)
 		}
-		seen[section.word] = true
+		seen[s.word] = true
 		p.advance()
-		for more := true; more; more = p.symbol(",") {
-			if err := p.operator(); err != nil {
-				return err
-			}
-			a, err := section.read(section.verb)
-			if err != nil {
-				return err
-			}
-			p.expression.actions = append(p.expression.actions, a)
+		if err := p.section(s); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// section reads the actions of a section whose keyword is read.
+func (p *parser) section(s section) error {
+	for more := true; more; more = p.symbol(",") {
+		if err := p.operator(); err != nil {
+			return err
+		}
+		a, err := s.read(p, s.verb)
+		if err != nil {
+			return err
+		}
+		p.expression.actions = append(p.expression.actions, a)
 	}
 	return nil
 }

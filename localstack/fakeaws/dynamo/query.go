@@ -192,11 +192,7 @@ func (e *Engine) query(body []byte) (answer, error) { return e.page(&pageRequest
 func (e *Engine) scan(body []byte) (answer, error)  { return e.page(&pageRequest{scan: true}, body) }
 
 func (e *Engine) page(q *pageRequest, body []byte) (answer, error) {
-	r := e.reader(body)
-	if err := r.readPage(q); err != nil {
-		return answer{}, err
-	}
-	if err := r.end(); err != nil {
+	if err := parse(e, body, (*reader).readPage, q); err != nil {
 		return answer{}, err
 	}
 	if err := e.preparePage(q); err != nil {

@@ -89,11 +89,7 @@ func (t *table) find(key []attribute) (*item, error) {
 
 func (e *Engine) getItem(body []byte) (answer, error) {
 	g := &readRequest{}
-	r := e.reader(body)
-	if err := r.readGet(g); err != nil {
-		return answer{}, err
-	}
-	if err := r.end(); err != nil {
+	if err := parse(e, body, (*reader).readGet, g); err != nil {
 		return answer{}, err
 	}
 	if err := e.prepareGet(g); err != nil {

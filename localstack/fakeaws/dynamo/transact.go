@@ -160,11 +160,7 @@ func (e *Engine) prepareTransaction(tx *transaction) error {
 
 func (e *Engine) transactWriteItems(body []byte) (answer, error) {
 	tx := &transaction{}
-	r := e.reader(body)
-	if err := r.readTransaction(tx); err != nil {
-		return answer{}, err
-	}
-	if err := r.end(); err != nil {
+	if err := parse(e, body, (*reader).readTransaction, tx); err != nil {
 		return answer{}, err
 	}
 	if err := e.prepareTransaction(tx); err != nil {
@@ -364,11 +360,7 @@ func (r *reader) readTransactionRead(tx *transactionRead) error {
 
 func (e *Engine) transactGetItems(body []byte) (answer, error) {
 	tx := &transactionRead{}
-	r := e.reader(body)
-	if err := r.readTransactionRead(tx); err != nil {
-		return answer{}, err
-	}
-	if err := r.end(); err != nil {
+	if err := parse(e, body, (*reader).readTransactionRead, tx); err != nil {
 		return answer{}, err
 	}
 	if err := checkTransactionCount(tx.hasItems, len(tx.reads)); err != nil {

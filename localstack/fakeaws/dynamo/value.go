@@ -159,7 +159,9 @@ func (v value) comparable(other value) bool {
 }
 
 // length is what the function size() gives; false where it has no meaning.
-// A string counts in characters, as AWS's documentation of size() does.
+// A string counts in characters: AWS's guide says "length" and does not say of
+// what. No recording of a text beyond ASCII is known, and nothing here depends
+// on it.
 func (v value) length() (int, bool) {
 	switch {
 	case v.kind == kindString:

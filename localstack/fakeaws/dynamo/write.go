@@ -332,11 +332,7 @@ func (e *Engine) deleteItem(body []byte) (answer, error) { return e.write(writeD
 // write carries out a request for a single item.
 func (e *Engine) write(k writeKind, body []byte) (answer, error) {
 	w := &writeRequest{kind: k}
-	r := e.reader(body)
-	if err := r.readWrite(w); err != nil {
-		return answer{}, err
-	}
-	if err := r.end(); err != nil {
+	if err := parse(e, body, (*reader).readWrite, w); err != nil {
 		return answer{}, err
 	}
 	if err := e.prepare(w); err != nil {

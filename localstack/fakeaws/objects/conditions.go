@@ -15,6 +15,9 @@ import (
 //	                   key absent, or current version a delete marker: 404 NoSuchKey
 //	any other value, or both headers: 501 NotImplemented
 //
+// What AWS says to an empty value is not recorded. Taken for no condition it
+// would let through what the caller meant to guard, so it is one of the others.
+//
 // CompleteMultipartUpload also looks at what happened to the key since the
 // upload was created; see upload.conflict.
 type writeCondition struct {
@@ -28,14 +31,16 @@ func parseWriteCondition(h http.Header) (writeCondition, error) {
 	case none != "" && match != "":
 		return writeCondition{}, headerNotImplemented("If-Match,If-None-Match",
 			"Multiple conditional request headers present in the request")
-	case none != "" && none != "*":
-		return writeCondition{}, headerNotImplemented("If-None-Match",
-			"We don't accept the provided value of If-None-Match header for this API")
-	case match == "*":
-		return writeCondition{}, headerNotImplemented("If-Match",
-			"We don't accept the provided value of If-Match header for this API")
+	case none != "*" && len(h["If-None-Match"]) > 0:
+		return writeCondition{}, conditionNotAccepted("If-None-Match")
+	case match == "*" || match == "" && len(h["If-Match"]) > 0:
+		return writeCondition{}, conditionNotAccepted("If-Match")
 	}
 	return writeCondition{ifNoneMatch: none == "*", ifMatch: match}, nil
+}
+
+func conditionNotAccepted(header string) error {
+	return headerNotImplemented(header, "We don't accept the provided value of "+header+" header for this API")
 }
 
 // check compares the condition with the key's current version.

@@ -63,6 +63,11 @@ func TestConditionalWriteTable(t *testing.T) {
 		{"PUT", "present", any, 501, "NotImplemented", ""},
 		{"PUT", "present", headers{"If-Match": etagOf("now"), "If-None-Match": "*"}, 501, "NotImplemented", ""},
 
+		{"PUT", "absent", headers{"If-None-Match": ""}, 501, "NotImplemented", ""},
+		{"PUT", "present", headers{"If-Match": ""}, 501, "NotImplemented", ""},
+		{"DELETE", "present", headers{"If-Match": ""}, 501, "NotImplemented", ""},
+		{"DELETE", "present", headers{"If-None-Match": ""}, 501, "NotImplemented", ""},
+
 		// COPY: the destination's conditions are those of PUT
 		{"COPY", "absent", none, 200, "", ""},
 		{"COPY", "present", none, 412, "PreconditionFailed", "If-None-Match"},

@@ -29,6 +29,9 @@ func parseCopySource(h http.Header) (copySource, error) {
 		if s.versionID, ok = strings.CutPrefix(query, "versionId="); !ok || s.versionID == "" {
 			return s, invalidArgument("x-amz-copy-source", text, "Invalid copy source version id")
 		}
+		if err := checkVersionID(s.versionID); err != nil {
+			return s, err
+		}
 	}
 	return s, checkKey(s.key)
 }
@@ -60,68 +63,87 @@ func (e *Engine) find(s copySource, h http.Header) (*bucket, *version, error) {
 	return b, v, nil
 }
 
-// copyObject copies within one instant: the source's version read is the one
-// that is current when the destination is written.
-func (e *Engine) copyObject(req *request) (engine.Response, error) {
-	h := req.header
-	source, err := parseCopySource(h)
-	if err != nil {
-		return engine.Response{}, err
+// A copyRequest is what the headers of a CopyObject ask for.
+type copyRequest struct {
+	source    copySource
+	condition writeCondition
+	replace   bool      // the metadata is the request's, not the source's
+	checksum  algorithm // empty: the source's
+	described *version  // what the headers say about the destination
+	changes   bool      // the destination differs from the source
+}
+
+func parseCopy(h http.Header) (c copyRequest, err error) {
+	if c.source, err = parseCopySource(h); err != nil {
+		return c, err
 	}
-	cond, err := parseWriteCondition(h)
-	if err != nil {
-		return engine.Response{}, err
+	if c.condition, err = parseWriteCondition(h); err != nil {
+		return c, err
 	}
-	var replace bool
 	switch directive := h.Get("X-Amz-Metadata-Directive"); directive {
 	case "", "COPY":
 	case "REPLACE":
-		replace = true
+		c.replace = true
 	default:
-		return engine.Response{}, invalidArgument("x-amz-metadata-directive", directive, "Unknown metadata directive.")
+		return c, invalidArgument("x-amz-metadata-directive", directive, "Unknown metadata directive.")
 	}
-	v := &version{}
-	if err := v.describe(h); err != nil {
-		return engine.Response{}, err
+	c.described = &version{}
+	if err := c.described.describe(h); err != nil {
+		return c, err
 	}
-	var wanted algorithm
 	if name := h.Get("X-Amz-Checksum-Algorithm"); name != "" {
-		if wanted, err = parseAlgorithm(name); err != nil {
-			return engine.Response{}, err
+		if c.checksum, err = parseAlgorithm(name); err != nil {
+			return c, err
 		}
 	}
+	c.changes = c.replace || c.described.encryption.algorithm != "" || h.Get("X-Amz-Storage-Class") != "" || c.source.versionID != ""
+	return c, nil
+}
 
+// checksumOf is the checksum of the copy, which is that of a whole object.
+func (c copyRequest) checksumOf(src *version, data []byte) checksum {
+	a := c.checksum
+	if a == noChecksum {
+		a = src.checksum.algorithm
+	}
+	if a == src.checksum.algorithm && !src.checksum.composite {
+		return src.checksum
+	}
+	return a.of(data)
+}
+
+// copyObject copies within one instant: the source's version read is the one
+// that is current when the destination is written.
+func (e *Engine) copyObject(req *request) (engine.Response, error) {
+	asked, err := parseCopy(req.header)
+	if err != nil {
+		return engine.Response{}, err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b, err := e.bucket(req.bucket)
 	if err != nil {
 		return engine.Response{}, err
 	}
-	from, src, err := e.find(source, h)
+	from, src, err := e.find(asked.source, req.header)
 	if err != nil {
 		return engine.Response{}, err
 	}
-	changes := replace || v.encryption.algorithm != "" || h.Get("X-Amz-Storage-Class") != "" || source.versionID != ""
-	if b == from && source.key == req.key && !changes {
+	if b == from && asked.source.key == req.key && !asked.changes {
 		return engine.Response{}, invalidRequest("This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.")
 	}
-	if err := cond.check(req.key, b.current(req.key)); err != nil {
+	if err := asked.condition.check(req.key, b.current(req.key)); err != nil {
 		return engine.Response{}, err
 	}
 	data, err := e.readAll(src.body)
 	if err != nil {
 		return engine.Response{}, err
 	}
-	if !replace {
+	v := asked.described
+	if !asked.replace {
 		v.metadata = src.metadata
 	}
-	v.checksum = src.checksum
-	switch {
-	case wanted != noChecksum && wanted != src.checksum.algorithm, src.checksum.composite && wanted != noChecksum:
-		v.checksum = wanted.of(data)
-	case src.checksum.composite:
-		v.checksum = src.checksum.algorithm.of(data)
-	}
+	v.checksum = asked.checksumOf(src, data)
 	c := e.begin()
 	v.modified = e.now()
 	v.encryption = v.encryption.or(b.settings.encryption)
@@ -134,11 +156,8 @@ func (e *Engine) copyObject(req *request) (engine.Response, error) {
 	x.etag(v.etag)
 	x.checksum(v.checksum)
 	resp := xmlResponse(x.end("CopyObjectResult"))
-	v.encryption.set(resp.Header)
+	v.tell(resp.Header)
 	from.setCopySourceVersion(resp.Header, src.id)
-	if v.id != nullVersion {
-		resp.Header["X-Amz-Version-Id"] = []string{v.id}
-	}
 	resp.Durable = c.commit()
 	return resp, nil
 }

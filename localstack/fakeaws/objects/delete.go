@@ -19,14 +19,16 @@ type deletion struct {
 }
 
 func (e *Engine) deleteObject(req *request) (engine.Response, error) {
-	if req.header.Get("If-None-Match") != "" {
+	ifMatch := req.header.Get("If-Match")
+	switch {
+	case len(req.header["If-None-Match"]) > 0:
 		return engine.Response{}, headerNotImplemented("If-None-Match", "A delete accepts If-Match only")
+	case ifMatch == "" && len(req.header["If-Match"]) > 0:
+		return engine.Response{}, conditionNotAccepted("If-Match")
 	}
-	id := req.query.Get("versionId")
-	if id != "" {
-		if err := checkVersionID(id); err != nil {
-			return engine.Response{}, err
-		}
+	id, err := req.versionID()
+	if err != nil {
+		return engine.Response{}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,7 +37,7 @@ func (e *Engine) deleteObject(req *request) (engine.Response, error) {
 		return engine.Response{}, err
 	}
 	c := e.begin()
-	d, err := e.delete(c, b, req.key, id, req.header.Get("If-Match"))
+	d, err := e.delete(c, b, req.key, id, ifMatch)
 	if err != nil {
 		return engine.Response{}, err
 	}
@@ -83,9 +85,26 @@ type deleteRequest struct {
 
 type deleteTarget struct {
 	Key       string
-	VersionID string           `xml:"VersionId"`
-	ETag      string           `xml:"ETag"`
+	VersionID *string          `xml:"VersionId"`
+	ETag      *string          `xml:"ETag"`
 	Unknown   []unknownElement `xml:",any"`
+}
+
+// isWellFormed tells whether every element has a text: an empty version or ETag
+// must not be taken for none, because then the current version would go.
+func (t deleteTarget) isWellFormed() bool {
+	isEmpty := func(text *string) bool { return text != nil && *text == "" }
+	return t.Key != "" && !isEmpty(t.VersionID) && !isEmpty(t.ETag)
+}
+
+func (t deleteTarget) versionID() string { return textOf(t.VersionID) }
+
+// textOf is the text of an element, "" of an absent one.
+func textOf(element *string) string {
+	if element == nil {
+		return ""
+	}
+	return *element
 }
 
 func parseDeleteObjects(req *request) (*deleteRequest, error) {
@@ -100,7 +119,7 @@ func parseDeleteObjects(req *request) (*deleteRequest, error) {
 		return nil, err
 	}
 	for _, o := range del.Objects {
-		if o.Key == "" {
+		if !o.isWellFormed() {
 			return nil, malformedXML()
 		}
 		// LastModifiedTime and Size are preconditions of directory buckets.
@@ -147,11 +166,12 @@ func (e *Engine) deleteObjects(req *request) (engine.Response, error) {
 
 // deleteOne carries out one element of DeleteObjects.
 func (e *Engine) deleteOne(c *change, b *bucket, t deleteTarget) (deletion, error) {
-	ctx := policyContext{action: "s3:DeleteObject", bucket: b.name, key: t.Key, ifMatch: t.ETag}
-	if t.VersionID != "" {
+	ctx := policyContext{action: "s3:DeleteObject", bucket: b.name, key: t.Key, ifMatch: textOf(t.ETag)}
+	id := t.versionID()
+	if id != "" {
 		ctx.action = "s3:DeleteObjectVersion"
-		if en := b.entry(t.Key); checkVersionID(t.VersionID) != nil || t.VersionID != nullVersion && (en == nil || en.find(t.VersionID) < 0) {
-			return deletion{}, noSuchVersion(t.Key, t.VersionID) // unlike DeleteObject, as recorded on AWS
+		if en := b.entry(t.Key); checkVersionID(id) != nil || id != nullVersion && (en == nil || en.find(id) < 0) {
+			return deletion{}, noSuchVersion(t.Key, id) // unlike DeleteObject, as recorded on AWS
 		}
 	}
 	if err := b.policy.authorize(ctx); err != nil {
@@ -160,13 +180,13 @@ func (e *Engine) deleteOne(c *change, b *bucket, t deleteTarget) (deletion, erro
 	if err := checkKey(t.Key); err != nil {
 		return deletion{}, err
 	}
-	return e.delete(c, b, t.Key, t.VersionID, t.ETag)
+	return e.delete(c, b, t.Key, id, textOf(t.ETag))
 }
 
 func (x *xmlWriter) deleted(t deleteTarget, d deletion) {
 	x.open("Deleted")
 	x.text("Key", t.Key)
-	x.textIf("VersionId", t.VersionID)
+	x.textIf("VersionId", t.versionID())
 	if d.marker {
 		x.bool("DeleteMarker", true)
 		x.textIf("DeleteMarkerVersionId", d.versionID)
@@ -182,7 +202,7 @@ func (x *xmlWriter) deleteError(t deleteTarget, err error) {
 	}
 	x.open("Error")
 	x.text("Key", t.Key)
-	x.textIf("VersionId", t.VersionID)
+	x.textIf("VersionId", t.versionID())
 	x.text("Code", code)
 	x.text("Message", message)
 	x.close("Error")

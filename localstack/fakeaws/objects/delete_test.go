@@ -78,9 +78,12 @@ func TestDeleteObjectsIsChecked(t *testing.T) {
 	b.want(b.do("POST", "/bkt?delete", nil, one), 400, "InvalidRequest") // no digest
 	b.want(b.do("POST", "/bkt?delete", digest("other"), one), 400, "BadDigest")
 	b.want(b.do("POST", "/bkt?delete", headers{"Content-Md5": "AAAA"}, one), 400, "InvalidDigest")
-	for _, doc := range []string{"", "<", "<Delete>", "<Delete></Delete>", "<Remove/>", "<Delete><Object/></Delete>", many} {
+	for _, doc := range []string{"", "<", "<Delete>", "<Delete></Delete>", "<Remove/>", "<Delete><Object/></Delete>", many,
+		"<Delete><Object><Key>k</Key><VersionId/></Object></Delete>", "<Delete><Object><Key>k</Key><ETag></ETag></Object></Delete>", one + "x", one + one, one + "<"} {
 		b.want(b.do("POST", "/bkt?delete", digest(doc), doc), 400, "MalformedXML")
 	}
+	spaced := one + "\n<!-- end -->\n"
+	b.want(b.do("POST", "/bkt?delete", digest(spaced), spaced), 200, "")
 	size := "<Delete><Object><Key>k</Key><Size>1</Size></Object></Delete>" // directory buckets only
 	b.want(b.do("POST", "/bkt?delete", digest(size), size), 501, "NotImplemented")
 }

@@ -193,7 +193,7 @@ func TestPresignedParametersAreAccepted(t *testing.T) {
 func TestVirtualHostedAddressesGetAClearError(t *testing.T) {
 	b := newBench(t)
 	for host, refused := range map[string]bool{
-		"bkt.localhost:9000": true, "bkt.s3.amazonaws.com": true, "bkt.s3-eu-west-1.amazonaws.com": true,
+		"bkt.localhost:9000": true, "bkt.s3.amazonaws.com": true, "bkt.s3-eu-west-1.amazonaws.com": true, "bkt.fakeaws.invalid": true, "fakeaws.invalid": false,
 		"127.0.0.1:9000": false, "localhost": false, "s3.localhost": false, "[::1]:9000": false, "minio.internal:9000": false,
 	} {
 		r := httptest.NewRequest("PUT", "http://127.0.0.1/bkt/k", nil)

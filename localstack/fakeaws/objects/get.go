@@ -20,7 +20,11 @@ func (e *Engine) readObject(req *request, withBody bool) (engine.Response, error
 	if err != nil {
 		return engine.Response{}, err
 	}
-	v, err := b.findObject(req.key, req.query.Get("versionId"))
+	id, err := req.versionID()
+	if err != nil {
+		return engine.Response{}, err
+	}
+	v, err := b.findObject(req.key, id)
 	if err != nil {
 		return engine.Response{}, err
 	}
@@ -73,14 +77,18 @@ func (e *Engine) readObject(req *request, withBody bool) (engine.Response, error
 	return resp, nil
 }
 
-// findObject finds the current version of a key, or the one with the id, and
-// refuses delete markers.
-func (b *bucket) findObject(key, id string) (*version, error) {
-	if id != "" {
-		if err := checkVersionID(id); err != nil {
-			return nil, err
-		}
+// versionID reads the version that a request names; "" when it names none.
+func (req *request) versionID() (string, error) {
+	if !req.query.Has("versionId") {
+		return "", nil
 	}
+	id := req.query.Get("versionId")
+	return id, checkVersionID(id)
+}
+
+// findObject finds the current version of a key, or the one with the checked
+// id, and refuses delete markers.
+func (b *bucket) findObject(key, id string) (*version, error) {
 	en := b.entry(key)
 	switch {
 	case id == "" && en == nil:

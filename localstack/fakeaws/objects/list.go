@@ -5,8 +5,9 @@ import (
 	"net/http"
 	"strings"
 
-	"drawbridge/localstack/fakeaws/engine"
 	"github.com/tidwall/btree"
+
+	"drawbridge/localstack/fakeaws/engine"
 )
 
 // maxPage is the largest page of every list but that of buckets.

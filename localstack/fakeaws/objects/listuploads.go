@@ -19,11 +19,7 @@ func (e *Engine) listParts(req *request) (engine.Response, error) {
 	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	b, err := e.bucket(req.bucket)
-	if err != nil {
-		return engine.Response{}, err
-	}
-	u, err := b.upload(req)
+	b, u, err := e.upload(req)
 	if err != nil {
 		return engine.Response{}, err
 	}

@@ -73,13 +73,17 @@ func (u *upload) conflict(c writeCondition) error {
 }
 
 // upload finds the upload that a request names; the caller holds the lock.
-func (b *bucket) upload(req *request) (*upload, error) {
+func (e *Engine) upload(req *request) (*bucket, *upload, error) {
+	b, err := e.bucket(req.bucket)
+	if err != nil {
+		return nil, nil, err
+	}
 	id := req.query.Get("uploadId")
 	u := b.uploadsByID[id]
 	if u == nil || u.key != req.key {
-		return nil, noSuchUpload(id)
+		return nil, nil, noSuchUpload(id)
 	}
-	return u, nil
+	return b, u, nil
 }
 
 func parsePartNumber(text string) (int, error) {
@@ -183,11 +187,7 @@ func (e *Engine) uploadPart(req *request) (engine.Response, error) {
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, err := e.bucket(req.bucket)
-	if err != nil {
-		return engine.Response{}, err
-	}
-	u, err := b.upload(req)
+	b, u, err := e.upload(req)
 	if err != nil {
 		return engine.Response{}, err
 	}
@@ -214,11 +214,7 @@ func (e *Engine) uploadPart(req *request) (engine.Response, error) {
 func (e *Engine) partAlgorithm(req *request) (algorithm, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	b, err := e.bucket(req.bucket)
-	if err != nil {
-		return "", err
-	}
-	u, err := b.upload(req)
+	_, u, err := e.upload(req)
 	if err != nil {
 		return "", err
 	}
@@ -228,11 +224,7 @@ func (e *Engine) partAlgorithm(req *request) (algorithm, error) {
 func (e *Engine) abortMultipartUpload(req *request) (engine.Response, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, err := e.bucket(req.bucket)
-	if err != nil {
-		return engine.Response{}, err
-	}
-	u, err := b.upload(req)
+	b, u, err := e.upload(req)
 	if err != nil {
 		return engine.Response{}, err
 	}
@@ -400,11 +392,7 @@ func (e *Engine) completeMultipartUpload(req *request) (engine.Response, error) 
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, err := e.bucket(req.bucket)
-	if err != nil {
-		return engine.Response{}, err
-	}
-	u, err := b.upload(req)
+	b, u, err := e.upload(req)
 	if err != nil {
 		return engine.Response{}, err
 	}
@@ -418,18 +406,7 @@ func (e *Engine) completeMultipartUpload(req *request) (engine.Response, error) 
 	if err := u.conflict(cond); err != nil {
 		return engine.Response{}, err
 	}
-	segments := make([]segment, len(parts))
-	for i, p := range parts {
-		segments[i] = p.body
-	}
-	v := &version{
-		modified: u.initiated, // as S3 documents for multipart uploads
-		etag:     multipartETag(parts),
-		body:     newBody(segments...),
-		parts:    len(parts),
-		checksum: u.wholeChecksum(parts),
-		metadata: u.metadata, storageClass: u.storageClass, encryption: u.encryption,
-	}
+	v := u.object(parts)
 	if sized && size != v.body.size {
 		return engine.Response{}, invalidRequest(fmt.Sprintf("The provided 'x-amz-mp-object-size' header value %d does not match what was computed: %d", size, v.body.size))
 	}
@@ -445,20 +422,38 @@ func (e *Engine) completeMultipartUpload(req *request) (engine.Response, error) 
 		c.drop(left.body)
 	}
 	e.publish(c, b, u.key, v)
+	resp := completed(b, u.key, v)
+	resp.Durable = c.commit()
+	return resp, nil
+}
 
+// object makes the version that an upload's parts amount to.
+func (u *upload) object(parts []*part) *version {
+	segments := make([]segment, len(parts))
+	for i, p := range parts {
+		segments[i] = p.body
+	}
+	return &version{
+		modified: u.initiated, // as S3 documents for multipart uploads
+		etag:     multipartETag(parts),
+		body:     newBody(segments...),
+		parts:    len(parts),
+		checksum: u.wholeChecksum(parts),
+		metadata: u.metadata, storageClass: u.storageClass, encryption: u.encryption,
+	}
+}
+
+// completed is the answer to a completion that made v.
+func completed(b *bucket, key string, v *version) engine.Response {
 	x := startXML("CompleteMultipartUploadResult", xmlNamespace)
-	x.text("Location", "/"+b.name+"/"+u.key)
+	x.text("Location", "/"+b.name+"/"+key)
 	x.text("Bucket", b.name)
-	x.text("Key", u.key)
+	x.text("Key", key)
 	x.etag(v.etag)
 	x.checksum(v.checksum)
 	resp := xmlResponse(x.end("CompleteMultipartUploadResult"))
-	v.encryption.set(resp.Header)
-	if v.id != nullVersion {
-		resp.Header["X-Amz-Version-Id"] = []string{v.id}
-	}
-	resp.Durable = c.commit()
-	return resp, nil
+	v.tell(resp.Header)
+	return resp
 }
 
 // verifyCompletion compares the object's checksum with what the request gives.

@@ -108,11 +108,17 @@ func (e *Engine) putObject(req *request) (engine.Response, error) {
 	h["Etag"] = []string{quoted(v.etag)}
 	h["Content-Length"] = []string{"0"}
 	v.checksum.set(h)
+	v.tell(h)
+	return engine.Response{Status: http.StatusOK, Header: h, Durable: c.commit()}, nil
+}
+
+// tell adds what the answers to all writes of an object have: how it is
+// encrypted, and its version.
+func (v *version) tell(h http.Header) {
 	v.encryption.set(h)
 	if v.id != nullVersion {
 		h["X-Amz-Version-Id"] = []string{v.id}
 	}
-	return engine.Response{Status: http.StatusOK, Header: h, Durable: c.commit()}, nil
 }
 
 // describe reads what the headers of a write say about the object.

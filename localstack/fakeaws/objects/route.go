@@ -231,6 +231,9 @@ func virtualHosted(host string) bool {
 	if name, ok := strings.CutSuffix(host, ".localhost"); ok {
 		return name != "s3"
 	}
+	if strings.HasSuffix(host, ".fakeaws.invalid") { // the endpoint of clients in process
+		return true
+	}
 	return strings.Contains(host, ".s3.") || strings.Contains(host, ".s3-")
 }
 

@@ -169,8 +169,11 @@ func parseOpaqueID(id string) (seq uint64, ok bool) {
 
 // checkVersionID refuses an id that was never issued.
 func checkVersionID(id string) error {
-	if id == nullVersion {
+	switch id {
+	case nullVersion:
 		return nil
+	case "":
+		return invalidArgument("versionId", id, "Version id cannot be the empty string")
 	}
 	if _, ok := parseOpaqueID(id); !ok {
 		return invalidArgument("versionId", id, "Invalid version id specified")

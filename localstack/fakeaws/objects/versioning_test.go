@@ -232,3 +232,17 @@ func TestVersioningConfiguration(t *testing.T) {
 	}
 	b.want(b.do("PUT", "/nobucket?versioning", nil, "<VersioningConfiguration/>"), 404, "NoSuchBucket")
 }
+
+// A caller that names a version by an empty id must not reach the current one.
+func TestAnEmptyVersionIDNamesNoVersion(t *testing.T) {
+	b := newBench(t)
+	enableVersioning(b)
+	b.want(b.put("k", "now", nil), 200, "")
+	for _, method := range []string{"GET", "DELETE"} {
+		b.want(b.do(method, "/bkt/k?versionId=", nil, ""), 400, "InvalidArgument")
+	}
+	b.want(b.do("HEAD", "/bkt/k?versionId=", nil, ""), 400, "InvalidArgument")
+	if resp := b.get("k", nil); string(resp.Body) != "now" {
+		t.Errorf("after the refused requests: %d %q", resp.Status, resp.Body)
+	}
+}

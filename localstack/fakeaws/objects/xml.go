@@ -1,7 +1,10 @@
 package objects
 
 import (
+	"bytes"
 	"encoding/xml"
+	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"unicode/utf8"
@@ -137,10 +140,30 @@ func decodeXML(req *request, into any) error {
 	if err := verifyDigests(req.header, req.body); err != nil {
 		return err
 	}
-	if err := xml.Unmarshal(req.body, into); err != nil {
+	d := xml.NewDecoder(bytes.NewReader(req.body))
+	if err := d.Decode(into); err != nil {
 		return malformedXML()
 	}
-	return nil
+	return endOfXML(d)
+}
+
+// endOfXML demands that nothing but space and comments follow the document.
+func endOfXML(d *xml.Decoder) error {
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		switch t := token.(type) {
+		case xml.Comment:
+			continue
+		case xml.CharData:
+			if len(bytes.TrimSpace(t)) == 0 {
+				continue
+			}
+		}
+		return malformedXML() // also where err tells so
+	}
 }
 
 // refuseUnknown names the first element that the engine does not understand.

@@ -1,0 +1,75 @@
+# Drawbridge. `make` or `make help` lists the targets.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+FUZZTIME ?= 30s
+CRASH_ROUNDS ?= 50
+
+# What a Lambda needs: no cgo, no net/rpc of the dead go1.x runtime, no paths of
+# the machine that built it.
+LAMBDA_BUILD := CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -tags lambda.norpc -trimpath -ldflags="-s -w"
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Start a hub on this machine (ARGS="-memory -tick 10")
+	go run ./localstack $(ARGS)
+
+.PHONY: doctor
+doctor: ## Tell whether the endpoint in AWS_ENDPOINT_URL can hold a hub's state
+	go run ./localstack doctor $(ARGS)
+
+.PHONY: test
+test: ## Run every test
+	go test ./...
+
+.PHONY: race
+race: ## Run every test under the race detector, shuffled
+	go test -race -shuffle=on ./...
+
+.PHONY: vet
+vet: ## Run go vet
+	go vet ./...
+	cd localstack/awsprobe && go vet ./...
+
+.PHONY: lint
+lint: ## Run golangci-lint (.ci/run installs the pinned version)
+	golangci-lint run ./...
+
+.PHONY: bench
+bench: ## Run every benchmark
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME
+	.ci/fuzz $(FUZZTIME)
+
+.PHONY: probe
+probe: ## Hold the embedded AWS against awsprobe, in memory and durable
+	.ci/probe
+
+.PHONY: crash
+crash: ## Kill the embedded AWS CRASH_ROUNDS times and look for lost writes
+	DRAWBRIDGE_CRASH_ROUNDS=$(CRASH_ROUNDS) go test ./localstack/fakeaws -run Crash -count=1 -timeout 20m -v
+
+.PHONY: template
+template: ## Check template.yaml with cfn-lint and the SAM translator
+	cfn-lint template.yaml
+	python3 infra/check.py template.yaml
+
+.PHONY: bootstrap
+bootstrap: ## Build the one binary that every Lambda runs, for arm64
+	$(LAMBDA_BUILD) -o bin/bootstrap ./functions/bootstrap
+
+.PHONY: ci
+ci: ## Run all that CI runs; it installs what it needs
+	bash .ci/run
+
+# sam build calls build-<logical id> for every function. Go's build cache makes
+# all but the first a link.
+build-%:
+	$(LAMBDA_BUILD) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/bootstrap
