@@ -95,6 +95,34 @@ const (
 	CodeTmuxSessionInvalid           Code = "TMUX_SESSION_INVALID"
 	CodeTmuxServerInvalid            Code = "TMUX_SERVER_INVALID"
 
+	CodeRoleKeyInvalid          Code = "ROLE_KEY_INVALID"
+	CodeRoleKeyFieldUnsupported Code = "ROLE_KEY_FIELD_UNSUPPORTED"
+	CodeRoleKindUnsupported     Code = "ROLE_KIND_UNSUPPORTED"
+	CodeRoleScopeForbidden      Code = "ROLE_SCOPE_FORBIDDEN"
+	CodeScopeRequired           Code = "SCOPE_REQUIRED"
+	CodeScopeIDInvalid          Code = "SCOPE_ID_INVALID"
+	CodeRoleKeyWireInvalid      Code = "ROLE_KEY_WIRE_INVALID"
+	CodeRoleKeyWirePrefix       Code = "ROLE_KEY_WIRE_PREFIX"
+	CodeRoleKeyNonCanonical     Code = "ROLE_KEY_NON_CANONICAL"
+
+	CodeRoleStateInvalid       Code = "ROLE_REACHABILITY_STATE_INVALID"
+	CodeInvalidRoleTransition  Code = "INVALID_ROLE_TRANSITION"
+	CodeRoleNotFound           Code = "ROLE_NOT_FOUND"
+	CodeInvalidCAS             Code = "INVALID_CAS"
+	CodeStaleVersion           Code = "STALE_VERSION"
+	CodeStaleEpoch             Code = "STALE_EPOCH"
+	CodeStaleActivationSeq     Code = "STALE_ACTIVATION_SEQ"
+	CodeStaleActivationID      Code = "STALE_ACTIVATION_ID"
+	CodeEnsureRoleInvalid      Code = "ENSURE_ROLE_REQUEST_INVALID"
+	CodeActivationAckInvalid   Code = "ACTIVATION_ACK_INVALID"
+	CodeHolderMismatch         Code = "HOLDER_MISMATCH"
+	CodeCharterVersionMismatch Code = "CHARTER_VERSION_MISMATCH"
+	CodeHolderLeaseExpired     Code = "HOLDER_LEASE_EXPIRED"
+	CodeStaleStateVersion      Code = "STALE_STATE_VERSION"
+	CodeRoleNotSupported       Code = "ROLE_NOT_SUPPORTED"
+	CodeAgentIDRequired        Code = "AGENT_ID_REQUIRED"
+	CodeCandidateUnavailable   Code = "ROLE_CANDIDATE_UNAVAILABLE"
+
 	CodeQueueJobNotFound  Code = "queue_job_not_found"
 	CodeQueueJobDone      Code = "queue_job_done"
 	CodeQueueJobLeased    Code = "queue_job_leased"
@@ -179,6 +207,34 @@ var Codes = []CodeEntry{
 	{CodeClaudeUDSBridgeInvalid, KindInvalid, false, "A claude-uds locator's bridge_id is missing or not a reference."},
 	{CodeTmuxSessionInvalid, KindInvalid, false, "A tmux locator's session_name is not a reference."},
 	{CodeTmuxServerInvalid, KindInvalid, false, "A tmux locator's mux_server_id is not a reference."},
+
+	{CodeRoleKeyInvalid, KindInvalid, false, "role_key is not an object."},
+	{CodeRoleKeyFieldUnsupported, KindInvalid, false, "role_key has a key other than project_id, role_kind and scope_id."},
+	{CodeRoleKindUnsupported, KindInvalid, false, "role_kind is neither cto nor lead."},
+	{CodeRoleScopeForbidden, KindInvalid, false, "A cto's role_key has a scope_id."},
+	{CodeScopeRequired, KindInvalid, false, "A lead's role_key has no scope_id."},
+	{CodeScopeIDInvalid, KindInvalid, false, "scope_id is not scp_ and 22 characters of A-Za-z0-9_-."},
+	{CodeRoleKeyWireInvalid, KindInvalid, false, "role_key_wire is no text or over 512 bytes."},
+	{CodeRoleKeyWirePrefix, KindInvalid, false, "role_key_wire does not start with rk2.."},
+	{CodeRoleKeyNonCanonical, KindInvalid, false, "role_key_wire is not the one wire form of a role key."},
+
+	{CodeRoleStateInvalid, KindInvalid, false, "The state is none that a role can have."},
+	{CodeInvalidRoleTransition, KindConflict, false, "A role in this state does not take this trigger."},
+	{CodeRoleNotFound, KindNotFound, false, "There is no such role."},
+	{CodeInvalidCAS, KindConflict, false, "A compare-and-set lacks one of its expectations; data.role is the role as it stands."},
+	{CodeStaleVersion, KindConflict, false, "The role has another version; data.role is the role as it stands."},
+	{CodeStaleEpoch, KindConflict, false, "The epoch is not the role's, or grants no authority any more; data.role is the role as it stands."},
+	{CodeStaleActivationSeq, KindConflict, false, "The role has another activation_seq; data.role is the role as it stands."},
+	{CodeStaleActivationID, KindConflict, false, "The role has another activation_id; data.role is the role as it stands."},
+	{CodeEnsureRoleInvalid, KindInvalid, false, "trigger or cause_id of an ensure is missing or unknown."},
+	{CodeActivationAckInvalid, KindInvalid, false, "The acknowledgement has not the shape of tfx.role-activation-ack.v1."},
+	{CodeHolderMismatch, KindConflict, false, "Somebody else holds the role, or is to hold it; data.role is the role as it stands."},
+	{CodeCharterVersionMismatch, KindConflict, false, "The acknowledgement is for another charter version; data.role is the role as it stands."},
+	{CodeHolderLeaseExpired, KindConflict, false, "The agent's lease, or the one its authority is limited to, has passed; data.role is the role as it stands."},
+	{CodeStaleStateVersion, KindConflict, false, "The role's value has another version; data carries the current one."},
+	{CodeRoleNotSupported, KindConflict, false, "The legacy interface knows the role cto only."},
+	{CodeAgentIDRequired, KindConflict, false, "agent_id is blank."},
+	{CodeCandidateUnavailable, KindConflict, false, "The agent is not a live candidate; data.role is the role's snapshot."},
 
 	{CodeQueueJobNotFound, KindNotFound, false, "The archive queue has no job with this id."},
 	{CodeQueueJobDone, KindConflict, false, "The job is done; data.job is its current state."},

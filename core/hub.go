@@ -8,6 +8,7 @@ type Config struct {
 	Presence PresenceStore
 	Identity IdentityStore
 	Messages MessageStore
+	Roles    RoleStore
 	Archive  ArchiveQueue
 	Sweeps   SweepStore
 	Clock    Clock
@@ -28,6 +29,7 @@ type Hub struct {
 	presence PresenceStore
 	identity *identityCache
 	messages MessageStore
+	roles    RoleStore
 	archive  ArchiveQueue
 	sweeps   SweepStore
 	clock    Clock
@@ -48,6 +50,7 @@ func New(c Config) *Hub {
 		presence: c.Presence,
 		identity: newIdentityCache(c.Identity, c.Clock, c.IDs),
 		messages: c.Messages,
+		roles:    c.Roles,
 		archive:  c.Archive,
 		sweeps:   c.Sweeps,
 		clock:    c.Clock,

@@ -211,10 +211,12 @@ func messageStatus(deliveries []Delivery, now Instant) MessageStatus {
 	return MessageDelivered // a record whose deliveries a reader's index does not show yet
 }
 
-// The forms of an address.
+// RoleAddressPrefix and a role's wire form are the role's address.
+const RoleAddressPrefix = "topic:role:"
+
+// The other forms of an address.
 const (
 	topicPrefix = "topic:"
-	rolePrefix  = "topic:role:"
 	ctoAddress  = "topic:cto" // of the one legacy role
 )
 
@@ -223,6 +225,7 @@ const (
 type address struct {
 	inbox string // "" for a topic
 	topic string
+	wire  string // of the role whose inbox it is; "" for one that has no key
 }
 
 // parseAddress reads an address. A role's messages stay in an inbox under the
@@ -236,16 +239,24 @@ func parseAddress(field, to string) (address, error) {
 	switch {
 	case strings.TrimSpace(name) == "":
 		return address{}, Invalid(field, field+" must name an agent or a topic")
-	case to == rolePrefix:
+	case to == RoleAddressPrefix:
 		return address{}, Invalid(field, field+" must name a role")
-	case isRoleAddress(to), !toTopic:
+	case isRoleAddress(to):
+		wire := strings.TrimPrefix(to, RoleAddressPrefix)
+		if _, err := ParseRoleWire(wire); err != nil {
+			wire = ""
+		}
+		return address{inbox: to, wire: wire}, nil
+	case !toTopic:
 		return address{inbox: to}, nil
 	}
 	return address{topic: strings.TrimSpace(name)}, nil
 }
 
 // isRoleAddress tells whether an address names a role (contract 5.2).
-func isRoleAddress(to string) bool { return to == ctoAddress || strings.HasPrefix(to, rolePrefix) }
+func isRoleAddress(to string) bool {
+	return to == ctoAddress || strings.HasPrefix(to, RoleAddressPrefix)
+}
 
 // isAgentInbox tells whether an agent's id names its own inbox: one that looks
 // like a topic's address has none.

@@ -42,12 +42,28 @@ type AckResult struct {
 const maxErrorBytes = 4096
 
 // A receipt names its message, so that it is found without asking for its id,
-// and a lease of it that no other has.
-func newReceipt(messageID string, ids IDs) string { return messageID + "." + ids.New() }
+// and a lease of it that no other has. Of a message for a role it also names the
+// inbox: it is a fence of its own, and outlasts the role's holder.
+func newReceipt(d Delivery, ids IDs) string {
+	receipt := d.ID + "." + ids.New()
+	if isRoleAddress(d.Inbox) {
+		receipt += "@" + d.Inbox
+	}
+	return receipt
+}
 
 func messageOfReceipt(receipt string) string {
 	id, _, _ := strings.Cut(receipt, ".")
 	return id
+}
+
+// inboxOfReceipt is the inbox of a leased message: the agent's own, unless the
+// receipt names a role's.
+func inboxOfReceipt(receipt, agentID string) string {
+	if _, inbox, ofRole := strings.Cut(receipt, "@"); ofRole && isRoleAddress(inbox) {
+		return inbox
+	}
+	return agentID
 }
 
 // Ack acknowledges messages: they leave the inbox for good and stay readable by
@@ -66,9 +82,11 @@ func (h *Hub) Ack(ctx context.Context, r AckRequest) (AckResult, error) {
 	}
 	return h.settle(ctx, settling{agentID: r.AgentID, given: given, fences: r.Fences}, func(id string) DeliveryChange {
 		if byReceipt {
-			return DeliveryChange{MessageID: messageOfReceipt(id), Receipt: Some(id), To: DeliveryAcked}
+			return DeliveryChange{
+				Inbox: inboxOfReceipt(id, r.AgentID), MessageID: messageOfReceipt(id), Receipt: Some(id), To: DeliveryAcked,
+			}
 		}
-		return DeliveryChange{MessageID: id, Unleased: true, To: DeliveryAcked}
+		return DeliveryChange{Inbox: r.AgentID, MessageID: id, Unleased: true, To: DeliveryAcked}
 	})
 }
 
@@ -107,7 +125,7 @@ func (h *Hub) Nack(ctx context.Context, r NackRequest) (AckResult, error) {
 	visible := InstantOf(h.clock.Now()).Add(time.Duration(r.DelayMs) * time.Millisecond)
 	return h.settle(ctx, settling{agentID: r.AgentID, given: r.Receipts, fences: r.Fences, nack: true, lastError: r.Error}, func(receipt string) DeliveryChange {
 		return DeliveryChange{
-			MessageID: messageOfReceipt(receipt), Receipt: Some(receipt), Unspent: true,
+			Inbox: inboxOfReceipt(receipt, r.AgentID), MessageID: messageOfReceipt(receipt), Receipt: Some(receipt), Unspent: true,
 			To: DeliveryHidden, VisibleAt: visible, Error: r.Error,
 		}
 	})
@@ -153,7 +171,6 @@ func (h *Hub) settle(ctx context.Context, s settling, change func(id string) Del
 		var later []int
 		for _, i := range waiting {
 			c := change(s.given[i])
-			c.Inbox = s.agentID
 			if slices.ContainsFunc(changes, func(o DeliveryChange) bool { return o.MessageID == c.MessageID }) {
 				later = append(later, i)
 				continue
@@ -183,15 +200,59 @@ func (h *Hub) settleWave(ctx context.Context, s settling, identity Identity, cha
 	if !isAgentInbox(s.agentID) {
 		return make([]ChangeOutcome, len(changes)), nil
 	}
-	fence := fenceOf(s.agentID, s.fences)
-	outcomes, stale, err := h.messages.ChangeDeliveries(ctx, changes, fence, h.stamp(h.clock.Now()))
+	guard := InboxGuard{Agent: fenceOf(s.agentID, s.fences)}
+	outcomes, refusal, err := h.messages.ChangeDeliveries(ctx, changes, guard, h.stamp(h.clock.Now()))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("settle messages: %w", err)
-	case stale.Set:
-		return nil, h.staleActor(fence.Value, stale.Value, identity)
+	case refusal.Agent.Set:
+		return nil, h.staleActor(guard.Agent.Value, refusal.Agent.Value, identity)
 	}
+	h.settleForRoles(ctx, s, changes, outcomes)
 	return outcomes, nil
+}
+
+// settleForRoles tries ids that the agent's own inbox does not know in the
+// inboxes of its roles. What was settled stands whatever fails here.
+func (h *Hub) settleForRoles(ctx context.Context, s settling, changes []DeliveryChange, outcomes []ChangeOutcome) {
+	unknown := func(i int) bool {
+		return outcomes[i].Stands.ID == "" && outcomes[i].Err == nil && !outcomes[i].Done && changes[i].Unleased
+	}
+	some := false
+	for i := range outcomes {
+		some = some || unknown(i)
+	}
+	if !some {
+		return
+	}
+	now := h.clock.Now()
+	agent, _, err := h.presence.ReadAgent(ctx, s.agentID)
+	if err != nil {
+		return
+	}
+	posts, _, err := h.posts(ctx, agent, InstantOf(now))
+	if err != nil {
+		return
+	}
+	for _, p := range posts {
+		var at []int
+		var again []DeliveryChange
+		for i := range outcomes {
+			if unknown(i) {
+				c := changes[i]
+				c.Inbox = p.inbox
+				at, again = append(at, i), append(again, c)
+			}
+		}
+		guard := InboxGuard{Agent: fenceOf(s.agentID, s.fences), Role: Some(p.authority)}
+		found, refusal, err := h.messages.ChangeDeliveries(ctx, again, guard, h.stamp(now))
+		if err != nil || refusal.Refused() {
+			continue
+		}
+		for j, i := range at {
+			outcomes[i] = found[j]
+		}
+	}
 }
 
 // outcomeCode tells what became of a change, "" when it was done.

@@ -122,9 +122,8 @@ type draining struct {
 	started  time.Time
 	max      int
 
+	sources []*source
 	queue   []Delivery // read and not yet considered, in the order of draining
-	next    string     // where the pending ones go on
-	more    bool       // pending ones follow the last of the queue
 	looked  int
 	met     map[string]bool // ids considered: a message that moved between two reads is in both
 	full    bool            // the answer holds what it may
@@ -136,19 +135,22 @@ type draining struct {
 	unconfirmed []string
 }
 
+// source is an inbox that is drained: the agent's own, or one of a role it holds.
+type source struct {
+	inbox     string
+	authority Opt[RoleAuthority] // of a role's
+	next      string             // where the pending ones go on
+	more      bool               // pending ones follow the last that was read
+}
+
 func (d *draining) run(ctx context.Context) error {
-	checked := inBackground(func() error { return d.checkFence(ctx) })
-	read := d.open(ctx)
-	if err := checked(); err != nil {
+	if err := d.open(ctx); err != nil {
 		return err
-	}
-	if read != nil {
-		return read
 	}
 	for range maxDrainRounds {
 		batch := d.pick()
 		if len(batch) == 0 {
-			if !d.more || d.full || d.looked >= maxDrainLook {
+			if !d.more() || d.full || d.looked >= maxDrainLook {
 				break
 			}
 			if err := d.read(ctx); err != nil {
@@ -164,54 +166,104 @@ func (d *draining) run(ctx context.Context) error {
 	return nil
 }
 
-// checkFence refuses a stale owner before anything is read for it. The writes
-// carry the fence again, and there it decides.
-func (d *draining) checkFence(ctx context.Context) error {
-	if !d.fence.Set {
-		return nil
-	}
-	agent, _, err := d.hub.presence.ReadAgent(ctx, d.r.AgentID)
-	if err != nil {
-		return fmt.Errorf("read agent: %w", err)
-	}
-	if agent.Generation != d.fence.Value.Generation || agent.Final {
-		return d.hub.staleActor(d.fence.Value, agent, d.identity)
-	}
-	return nil
-}
-
-// open reads the first pending deliveries and, beside them, those whose lease
-// has lapsed.
+// open reads the first pending deliveries of the agent's own inbox and, beside
+// them, the agent: it tells whether the fence stands and which roles to drain
+// for. The writes carry the fences again, and there they decide.
 func (d *draining) open(ctx context.Context) error {
-	if d.max == 0 || !isAgentInbox(d.r.AgentID) {
-		return nil
-	}
-	var lapsed []Delivery
-	back := inBackground(func() error {
-		var err error
-		lapsed, err = d.lapsed(ctx)
+	var agent Agent
+	read := inBackground(func() (err error) {
+		agent, _, err = d.hub.presence.ReadAgent(ctx, d.r.AgentID)
 		return err
 	})
-	err := d.read(ctx)
-	if failed := back(); err == nil {
+	var own []Delivery
+	var err error
+	if isAgentInbox(d.r.AgentID) && d.max > 0 {
+		s := &source{inbox: d.r.AgentID}
+		d.sources = append(d.sources, s)
+		own, err = d.first(ctx, s)
+	}
+	if failed := read(); failed != nil {
+		return fmt.Errorf("read agent: %w", failed)
+	}
+	if f := d.fence.Value; d.fence.Set && (agent.Generation != f.Generation || agent.Final) {
+		return d.hub.staleActor(f, agent, d.identity)
+	}
+	if err != nil || d.max == 0 {
+		return err
+	}
+	return d.openPosts(ctx, agent, own)
+}
+
+// openPosts adds the inboxes of the agent's roles. They are read while the roles
+// tell which of them are the agent's.
+func (d *draining) openPosts(ctx context.Context, agent Agent, own []Delivery) error {
+	inboxes := agent.postInboxes(d.now)
+	sources := make([]*source, len(inboxes))
+	found := make([][]Delivery, len(inboxes))
+	read := inBackground(func() error {
+		return each(len(inboxes), max(len(inboxes), 1), func(i int) (err error) {
+			sources[i] = &source{inbox: inboxes[i]}
+			found[i], err = d.first(ctx, sources[i])
+			return err
+		})
+	})
+	posts, gone, err := d.hub.posts(ctx, agent, d.now)
+	if failed := read(); err == nil {
 		err = failed
 	}
 	if err != nil {
 		return err
 	}
-	d.looked += len(lapsed)
-	d.queue = append(d.queue, lapsed...)
-	slices.SortFunc(d.queue, inOrder)
+	if len(gone) > 0 {
+		// A hint is removed with its epoch: one that an acknowledgement leaves
+		// meanwhile is another. What fails here is tried again by the next drain.
+		_ = d.hub.roles.ForgetHolds(ctx, agent.ID, gone)
+	}
+	d.enqueue(own)
+	for _, p := range posts {
+		if i := slices.Index(inboxes, p.inbox); i >= 0 {
+			sources[i].authority = Some(p.authority)
+			d.sources = append(d.sources, sources[i])
+			d.enqueue(found[i])
+		}
+	}
 	return nil
+}
+
+func (d *draining) enqueue(found ...[]Delivery) {
+	for _, deliveries := range found {
+		d.looked += len(deliveries)
+		d.queue = append(d.queue, deliveries...)
+	}
+	slices.SortFunc(d.queue, inOrder)
+}
+
+// first reads the first pending deliveries of an inbox and, beside them, those
+// whose lease has lapsed.
+func (d *draining) first(ctx context.Context, s *source) ([]Delivery, error) {
+	var lapsed []Delivery
+	back := inBackground(func() (err error) {
+		lapsed, err = d.lapsed(ctx, s)
+		return err
+	})
+	limit := d.max
+	if len(d.r.Topics) > 0 {
+		limit = drainPage
+	}
+	pending, err := d.page(ctx, s, limit)
+	if failed := back(); err == nil {
+		err = failed
+	}
+	return append(pending, lapsed...), err
 }
 
 // lapsed reads every lapsed lease there is, within bounds: they are in the
 // order they lapsed, not in the order of draining.
-func (d *draining) lapsed(ctx context.Context) ([]Delivery, error) {
+func (d *draining) lapsed(ctx context.Context, s *source) ([]Delivery, error) {
 	var found []Delivery
 	after := ""
 	for len(found) < maxDrainLook {
-		page, err := d.hub.messages.ReadInbox(ctx, InboxScan{Inbox: d.r.AgentID, Lapsed: Some(d.now), After: after, Limit: drainPage})
+		page, err := d.hub.messages.ReadInbox(ctx, InboxScan{Inbox: s.inbox, Lapsed: Some(d.now), After: after, Limit: drainPage})
 		if err != nil {
 			return nil, fmt.Errorf("read lapsed leases: %w", err)
 		}
@@ -223,21 +275,39 @@ func (d *draining) lapsed(ctx context.Context) ([]Delivery, error) {
 	return found, nil
 }
 
-// read reads the next page of pending deliveries into the queue.
-func (d *draining) read(ctx context.Context) error {
-	limit := d.max
-	if len(d.r.Topics) > 0 || d.looked > 0 {
-		limit = drainPage
-	}
-	page, err := d.hub.messages.ReadInbox(ctx, InboxScan{Inbox: d.r.AgentID, After: d.next, Limit: limit})
+func (d *draining) page(ctx context.Context, s *source, limit int) ([]Delivery, error) {
+	page, err := d.hub.messages.ReadInbox(ctx, InboxScan{Inbox: s.inbox, After: s.next, Limit: limit})
 	if err != nil {
-		return fmt.Errorf("read inbox: %w", err)
+		return nil, fmt.Errorf("read inbox: %w", err)
 	}
-	d.looked += len(page.Deliveries)
-	d.next, d.more = page.Next, page.Next != ""
-	d.queue = append(d.queue, page.Deliveries...)
-	slices.SortFunc(d.queue, inOrder)
+	s.next, s.more = page.Next, page.Next != ""
+	return page.Deliveries, nil
+}
+
+// read reads the next page of every inbox of which the queue holds none and
+// more follow.
+func (d *draining) read(ctx context.Context) error {
+	for _, s := range d.sources {
+		if !s.more || d.queues(s) {
+			continue
+		}
+		found, err := d.page(ctx, s, drainPage)
+		if err != nil {
+			return err
+		}
+		d.enqueue(found)
+	}
 	return nil
+}
+
+// more tells whether pending deliveries follow those that were read.
+func (d *draining) more() bool {
+	return slices.ContainsFunc(d.sources, func(s *source) bool { return s.more })
+}
+
+// queues tells whether the queue holds a pending delivery of the inbox.
+func (d *draining) queues(s *source) bool {
+	return slices.ContainsFunc(d.queue, func(q Delivery) bool { return q.Inbox == s.inbox && q.State == DeliveryPending })
 }
 
 func inOrder(a, b Delivery) int {
@@ -247,12 +317,12 @@ func inOrder(a, b Delivery) int {
 	return 1
 }
 
-// pick takes from the queue what fits the answer. Beyond the last pending one it
-// stops while more follow: those may come before a lapsed lease.
+// pick takes from the queue what fits the answer. Beyond the last pending one of
+// an inbox it stops while more of it follow: those may come before what is left.
 func (d *draining) pick() []Delivery {
 	var batch []Delivery
 	for len(d.queue) > 0 && len(d.taken)+len(batch) < d.max {
-		if d.more && !slices.ContainsFunc(d.queue, func(q Delivery) bool { return q.State == DeliveryPending }) {
+		if slices.ContainsFunc(d.sources, func(s *source) bool { return s.more && !d.queues(s) }) {
 			return batch
 		}
 		head := d.queue[0]
@@ -320,36 +390,75 @@ func (d *draining) take(ctx context.Context, batch []Delivery) error {
 		d.taken = append(d.taken, batch...)
 		return nil
 	}
-	changes := make([]DeliveryChange, len(batch))
-	for i, delivery := range batch {
-		changes[i] = d.change(delivery)
-	}
-	outcomes, stale, err := d.hub.messages.ChangeDeliveries(ctx, changes, d.fence, d.hub.stamp(d.started))
-	if err != nil {
-		return fmt.Errorf("take messages: %w", err)
-	}
-	if stale.Set {
-		return d.hub.staleActor(d.fence.Value, stale.Value, d.identity)
-	}
+	return d.commit(ctx, batch)
+}
+
+// commit takes a batch, each inbox under the fences that it needs. An inbox
+// whose role was lost meanwhile is drained no more.
+func (d *draining) commit(ctx context.Context, batch []Delivery) error {
+	took := map[string]Delivery{}
 	var failed error
-	for i, outcome := range outcomes {
-		if outcome.Done {
-			taken := outcome.Stands
-			taken.Payload = batch[i].Payload
+	for _, s := range slices.Clone(d.sources) {
+		var own []Delivery
+		for _, delivery := range batch {
+			if delivery.Inbox == s.inbox {
+				own = append(own, delivery)
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		if err := d.commitInbox(ctx, s, own, took); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	for _, delivery := range batch {
+		if taken, ok := took[delivery.Inbox+"\x00"+delivery.ID]; ok {
+			taken.Payload = delivery.Payload
 			d.taken = append(d.taken, taken)
 			continue
 		}
-		size := batch[i].size()
+		size := delivery.size()
 		d.size = PayloadSize{Answer: d.size.Answer - size.Answer, Framed: d.size.Framed - size.Framed}
 		d.full = false
-		if CodeOf(outcome.Err) == CodeOutcomeUnknown {
-			d.unconfirmed = append(d.unconfirmed, batch[i].ID)
-		}
-		if failed == nil {
-			failed = outcome.Err
-		}
 	}
 	return failed
+}
+
+func (d *draining) commitInbox(ctx context.Context, s *source, own []Delivery, took map[string]Delivery) error {
+	changes := make([]DeliveryChange, len(own))
+	for i, delivery := range own {
+		changes[i] = d.change(delivery)
+	}
+	guard := InboxGuard{Agent: d.fence, Role: s.authority}
+	outcomes, refusal, err := d.hub.messages.ChangeDeliveries(ctx, changes, guard, d.hub.stamp(d.started))
+	switch {
+	case err != nil:
+		return fmt.Errorf("take messages: %w", err)
+	case refusal.Agent.Set && d.fence.Set && (refusal.Agent.Value.Generation != d.fence.Value.Generation || refusal.Agent.Value.Final):
+		return d.hub.staleActor(d.fence.Value, refusal.Agent.Value, d.identity)
+	case refusal.Refused():
+		d.close(s)
+		return nil
+	}
+	for i, outcome := range outcomes {
+		if CodeOf(outcome.Err) == CodeOutcomeUnknown {
+			d.unconfirmed = append(d.unconfirmed, own[i].ID)
+		}
+		switch {
+		case outcome.Done:
+			took[own[i].Inbox+"\x00"+own[i].ID] = outcome.Stands
+		case outcome.Err != nil && err == nil:
+			err = outcome.Err
+		}
+	}
+	return err
+}
+
+// close leaves an inbox alone from now on.
+func (d *draining) close(s *source) {
+	d.sources = slices.DeleteFunc(slices.Clone(d.sources), func(other *source) bool { return other == s })
+	d.queue = slices.DeleteFunc(d.queue, func(q Delivery) bool { return q.Inbox == s.inbox })
 }
 
 // change is the write that hands a delivery out. It holds only where the
@@ -359,7 +468,7 @@ func (d *draining) change(seen Delivery) DeliveryChange {
 	if d.r.VisibilityMs.Set {
 		c.To = DeliveryHidden
 		c.VisibleAt = d.now.Add(time.Duration(d.r.VisibilityMs.Value) * time.Millisecond)
-		c.Lease = newReceipt(seen.ID, d.hub.ids)
+		c.Lease = newReceipt(seen, d.hub.ids)
 		c.MaxDeliveries = tighter(seen.MaxDeliveries, d.r.MaxDeliveries.Value)
 	}
 	return c

@@ -81,10 +81,12 @@ func (h *Hub) Publish(ctx context.Context, r PublishRequest) (Published, error) 
 		return Published{}, err
 	}
 	now := h.clock.Now()
+	message := r.message(InstantOf(now), h.ids)
+	message.RoleKeyWire = to.wire
 	p := publishing{
 		hub: h, to: to, key: r.Idempotency, identity: identity,
 		write: Publication{
-			Delivery:   Delivery{Message: r.message(InstantOf(now), h.ids), Inbox: to.inbox, State: DeliveryPending},
+			Delivery:   Delivery{Message: message, Inbox: to.inbox, State: DeliveryPending},
 			Answer:     r.Type == MessageResponse,
 			Online:     r.RequireOnline,
 			Fence:      fenceOf(r.From, r.Fences),
@@ -223,18 +225,58 @@ func (p *publishing) toAgent(ctx context.Context) (Published, error) {
 	return answer, err
 }
 
-// toRole leaves the message in the role's inbox, for whoever holds the role.
+// toRole leaves the message in the role's inbox, for whoever holds the role. The
+// holder is looked up beside the write: it is news for the sender and decides
+// nothing.
 func (p *publishing) toRole(ctx context.Context) (Published, error) {
+	if p.to.inbox == ctoAddress {
+		return p.toLegacyRole(ctx)
+	}
+	held := false
+	read := inBackground(func() (err error) {
+		held, err = p.hub.isRoleHeld(ctx, p.write.Delivery.RoleKeyWire)
+		return err
+	})
 	answer, err := p.store(ctx, p.answer(0))
-	if err != nil || p.to.inbox != ctoAddress {
+	if failed := read(); failed == nil && held && !answer.Replayed {
+		answer.FanoutCount = 1
+	}
+	return answer, err
+}
+
+// isRoleHeld tells whether somebody holds a role now; "" names none.
+func (h *Hub) isRoleHeld(ctx context.Context, wire string) (bool, error) {
+	if wire == "" {
+		return false, nil
+	}
+	role, err := h.roles.ReadRole(ctx, wire)
+	if err != nil || role.State != RoleActive {
+		return false, err
+	}
+	holder, _, err := h.presence.ReadAgent(ctx, role.Holder)
+	return role.isHeld(holder, InstantOf(h.clock.Now())), err
+}
+
+// toLegacyRole stores the message first: the election that routing to the
+// legacy role asks for (contract 4.8) changes who drains it, not where it is.
+func (p *publishing) toLegacyRole(ctx context.Context) (Published, error) {
+	answer, err := p.store(ctx, p.answer(0))
+	if err != nil {
 		return answer, err
 	}
-	role := emptyLegacyRole()
-	pending, err := p.hub.messages.CountInbox(ctx, ctoAddress, InstantOf(p.write.Started), maxPendingCount)
-	if err == nil { // the message is stored: a count that is not known does not undo it
-		role.PendingCount = pending
+	board, err := p.hub.runLegacy(ctx, "route")
+	if err != nil {
+		return answer, nil //nolint:nilerr // the message is stored: news that is not known does not undo it
 	}
+	pending, err := p.hub.countLegacy(ctx)
+	if err != nil {
+		return answer, nil //nolint:nilerr // as above
+	}
+	role := board.snapshot(pending)
 	answer.Role = &role
+	if role.Leader != "" && !answer.Replayed {
+		answer.FanoutCount = 1
+	}
 	return answer, nil
 }
 

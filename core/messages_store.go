@@ -187,10 +187,10 @@ type MessageStore interface {
 	// not there any more is Lost.
 	LoadPayloads(ctx context.Context, deliveries []Delivery) error
 	// ChangeDeliveries applies changes, each to a delivery of its own: the stamp
-	// of one must not be found on the delivery by another. With a
-	// fence they apply only while it holds; when it does not the agent as it
-	// stands is returned and nothing is changed.
-	ChangeDeliveries(ctx context.Context, changes []DeliveryChange, fence Opt[AgentFence], stamp WriteStamp) ([]ChangeOutcome, Opt[Agent], error)
+	// of one must not be found on the delivery by another. With a guard they
+	// apply only while all of it holds; when it does not the refusal tells, and
+	// nothing is changed.
+	ChangeDeliveries(ctx context.Context, changes []DeliveryChange, guard InboxGuard, stamp WriteStamp) ([]ChangeOutcome, GuardRefusal, error)
 
 	// DueMessages returns a page of what expired by now, of one shard.
 	DueMessages(ctx context.Context, shard int, now Instant, after string, limit int) (DueDeliveries, error)

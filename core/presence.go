@@ -39,6 +39,10 @@ type Agent struct {
 	StepAt       Instant            // when it last grew, or the registration
 	StepDeadline Opt[time.Duration] // how long it may stand still
 
+	// Holds are the roles that this registration acknowledged: hints, the roles
+	// decide.
+	Holds []RoleHold
+
 	// DueAt is the deadline under which the presence sweep finds the agent; 0
 	// when it needs no sweep. It may be early, never late.
 	DueAt Instant
@@ -221,6 +225,9 @@ type AgentRegistration struct {
 	Step         Opt[int64]
 	StepDeadline Opt[time.Duration]
 	LeaseExpires Instant
+	// LegacyCandidate: the agent may lead the legacy role, and is to be found as
+	// such.
+	LegacyCandidate bool
 	WriteStamp
 }
 

@@ -105,6 +105,9 @@ func (h *Hub) beat(ctx context.Context, identity Identity, b AgentHeartbeat) (Be
 		return Beat{}, fmt.Errorf("heartbeat agent: %w", err)
 	}
 	now := InstantOf(b.Started)
+	if !done.Refused {
+		h.noticeCandidate(ctx, done.Agent, "heartbeat", now)
+	}
 	if done.Refused {
 		return Beat{}, staleOwner(StalePresence{
 			AgentID:      b.AgentID,

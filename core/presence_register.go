@@ -54,6 +54,7 @@ func (h *Hub) Register(ctx context.Context, r RegisterRequest) (Registration, er
 	if err != nil {
 		return Registration{}, fmt.Errorf("register agent: %w", err)
 	}
+	h.noticeCandidate(ctx, done.Agent, "register", InstantOf(now))
 	answer := h.registration(write, identity, done.Agent.Generation)
 	answer.Replayed = done.Replayed
 	return answer, nil
@@ -85,6 +86,10 @@ func (h *Hub) registerOnce(ctx context.Context, w AgentRegistration, identity Id
 			return Registration{}, fmt.Errorf("register agent once: %w", err)
 		}
 		if done {
+			if w.LegacyCandidate {
+				// The register is done; the next event or the sweep elects too.
+				_ = h.electLegacy(ctx, "register")
+			}
 			return answer, nil
 		}
 		if err := pause(ctx, attempt); err != nil {
@@ -157,6 +162,8 @@ func (r RegisterRequest) plan(now Instant) (AgentRegistration, error) {
 		StepDeadline: deadline,
 		LeaseExpires: now.Add(lease),
 	}
+	profile := Agent{Capabilities: w.Capabilities, Topics: w.Topics, Metadata: w.Metadata}
+	_, w.LegacyCandidate = profile.legacyCandidate(now)
 	return w, checkProfile(w)
 }
 

@@ -90,6 +90,7 @@ func (h *Hub) changeStatus(ctx context.Context, identity Identity, c AgentStatus
 			Identity:   identity,
 		})
 	}
+	h.noticeCandidate(ctx, done.Agent, "status:"+string(c.Status), InstantOf(c.Started))
 	return done, nil
 }
 

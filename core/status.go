@@ -63,39 +63,20 @@ type AgentSnapshot struct {
 	Pending  int64
 	LastSeen Instant
 	Topics   []string
+	// Legacy is what an agent that may lead the legacy role has to do with it.
+	Legacy *LegacyStanding
 }
 
-// LegacyRole is the snapshot of the legacy cto role (contract 4.9). "" and 0
-// stand for null where the contract has it.
-type LegacyRole struct {
-	Role               string
-	Status             string // active, electable or offline
-	Leader             string
-	PreviousLeader     string
-	Epoch              int64
-	LeaseExpires       Instant
-	CandidateSource    string
-	CandidateCount     int64
-	LiveCandidateCount int64
-	PendingCount       int64
-	TransferredCount   int64
-	LastTransition     Instant
-	LastReason         string
-	Candidates         []LegacyCandidate
-}
-
-// LegacyCandidate is a candidate of the legacy cto role.
-type LegacyCandidate struct {
-	AgentID      string
-	Status       Status
-	Source       string
-	Priority     float64
-	LastSeen     Instant
-	LeaseExpires Instant
+// LegacyStanding is an agent's place in the legacy role.
+type LegacyStanding struct {
+	Source   string
+	Priority float64
+	Leader   bool
 }
 
 // Status answers a status query (contract 2.6, 2.7). It writes nothing. Cost:
-// one round trip; two for the scope trace, by way of an index.
+// one round trip, and one more where the legacy role has candidates or the agent
+// has roles; two for the scope trace, by way of an index.
 //
 // Errors: STALE_HUB_INSTANCE, STORE_FINGERPRINT_MISMATCH, INVALID_ARGUMENT.
 func (h *Hub) Status(ctx context.Context, q StatusQuery) (StatusReport, error) {
@@ -141,7 +122,16 @@ func (h *Hub) agentSnapshot(ctx context.Context, agentID string, now Instant) (*
 		return nil, nil
 	}
 	snapshot := agent.snapshot(now)
-	snapshot.Pending = pending
+	posts, _, err := h.posts(ctx, agent, now)
+	if err != nil {
+		return nil, err
+	}
+	ofRoles, err := h.pendingOf(ctx, posts, now)
+	if err != nil {
+		return nil, err
+	}
+	snapshot.Pending = min(pending+ofRoles, maxPendingCount)
+	snapshot.Legacy = agent.legacyStanding(posts, now)
 	return &snapshot, nil
 }
 
@@ -167,30 +157,34 @@ func (h *Hub) describeHub(ctx context.Context, r *StatusReport, now Instant, met
 		UptimeMs:   now.Sub(r.Identity.CreatedAt).Milliseconds(),
 		AuditStore: r.Identity.StoreType,
 	}
-	r.Roles = map[string]LegacyRole{legacyRole: emptyLegacyRole()}
-	if !metrics {
-		return nil
-	}
-	counted := inBackground(func() error {
-		counts, err := h.jobs.ReadJobCounts(ctx)
-		r.Assigns = &counts
+	var cto LegacyRole
+	read := inBackground(func() (err error) {
+		cto, err = h.legacySnapshot(ctx)
 		return err
 	})
-	depths, err := h.depths(ctx)
-	if failed := counted(); failed != nil {
-		return fmt.Errorf("read job counts: %w", failed)
+	var depths QueueDepths
+	var counts AssignCounts
+	var err error
+	if metrics {
+		counted := inBackground(func() (err error) {
+			counts, err = h.jobs.ReadJobCounts(ctx)
+			return err
+		})
+		depths, err = h.depths(ctx)
+		if failed := counted(); err == nil && failed != nil {
+			err = fmt.Errorf("read job counts: %w", failed)
+		}
+	}
+	if failed := read(); err == nil {
+		err = failed
 	}
 	if err != nil {
 		return err
 	}
-	r.Queues = &depths
+	r.Roles = map[string]LegacyRole{legacyRole: cto}
+	if !metrics {
+		return nil
+	}
+	r.Queues, r.Assigns = &depths, &counts
 	return nil
-}
-
-// legacyRole is the one role of the legacy interface.
-const legacyRole = "cto"
-
-// emptyLegacyRole is the snapshot of a role that nobody ever held.
-func emptyLegacyRole() LegacyRole {
-	return LegacyRole{Role: legacyRole, Status: string(StatusOffline), LastReason: "init", Candidates: []LegacyCandidate{}}
 }

@@ -11,6 +11,7 @@ import (
 const (
 	SweepPresence      = "presence"
 	SweepMessages      = "messages"
+	SweepRoles         = "roles"
 	SweepArchive       = "archive-queue"
 	SweepHumanRequests = "human-requests"
 	SweepAssignments   = "assignments"
@@ -20,7 +21,7 @@ const (
 
 // SweepNames lists every sweep, in the order health reports them.
 var SweepNames = []string{
-	SweepPresence, SweepMessages, SweepArchive,
+	SweepPresence, SweepMessages, SweepRoles, SweepArchive,
 	SweepHumanRequests, SweepAssignments, SweepEvents, SweepReflexion,
 }
 
@@ -70,6 +71,7 @@ func (h *Hub) sweepRuns() map[string]func(context.Context) (SweepReport, error) 
 	return map[string]func(context.Context) (SweepReport, error){
 		SweepPresence: h.sweepPresence,
 		SweepMessages: h.sweepMessages,
+		SweepRoles:    h.sweepRoles,
 		SweepArchive:  h.sweepArchive,
 
 		SweepHumanRequests: h.sweepHumanRequests,

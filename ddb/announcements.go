@@ -11,8 +11,9 @@ import (
 
 // Attributes of more than one kind of item.
 const (
-	versionAttr = "version"    // of a human request, a job, a pipeline
-	updatedAttr = "updated_ms" // of a job, of what was learnt
+	versionAttr  = "version"     // of a human request, a job, a pipeline, a role
+	updatedAttr  = "updated_ms"  // of a job, of what was learnt, of a candidate
+	deadlineAttr = "deadline_ms" // of a human request, of a role's activation
 )
 
 // A saving is the next version of an entity and all that goes with it.

@@ -161,7 +161,7 @@ func TestEveryOperationCostsWhatTheDesignAllows(t *testing.T) {
 				_, err := c.core.Status(ctx, core.StatusQuery{Scope: core.StatusScopeHub, IncludeMetrics: true})
 				return err
 			}
-		}, spend{1, 2, 0, 2}},
+		}, spend{1, 4, 0, 4}},
 		{"status of an agent", func(c *costs) func(context.Context) error {
 			return func(ctx context.Context) error {
 				_, err := c.core.Status(ctx, core.StatusQuery{Scope: core.StatusScopeAgent, AgentID: "a"})

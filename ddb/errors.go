@@ -40,9 +40,12 @@ func readFailure(err error) error {
 type attempts struct{ failures []error }
 
 // trace installs the observer into a request.
-func (a *attempts) trace(o *dynamodb.Options) {
+func (a *attempts) trace(o *dynamodb.Options) { a.traceAs(o, "ObserveAttempts") }
+
+// traceAs installs the observer under a name: a request takes one of each.
+func (a *attempts) traceAs(o *dynamodb.Options, name string) {
 	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
-		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("ObserveAttempts", a.observe), middleware.Before)
+		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc(name, a.observe), middleware.Before)
 	})
 }
 
@@ -54,6 +57,17 @@ func (a *attempts) observe(ctx context.Context, in middleware.InitializeInput, n
 		}
 	}
 	return out, metadata, err
+}
+
+// resent tells whether an attempt failed in a way that leaves open whether it had
+// its effect.
+func (a *attempts) resent() bool {
+	for _, failure := range a.failures {
+		if _, refused := failedCondition(failure); failure != nil && !refused && !isThrottle(failure) && !isUnsent(failure) {
+			return true
+		}
+	}
+	return false
 }
 
 // failure gives a failed write its code: whether it did not happen, or whether

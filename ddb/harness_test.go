@@ -93,7 +93,7 @@ func (w *world) keepPayloads(t testing.TB) {
 
 func (w *world) hub(clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: w.store, Identity: w.store, Sweeps: w.store, Messages: w.store, Reflexion: w.store, Pipelines: w.store,
+		Presence: w.store, Identity: w.store, Sweeps: w.store, Messages: w.store, Roles: w.store, Reflexion: w.store, Pipelines: w.store,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 		Humans: w.store, Schemas: noSchemas{}, Sealer: plainSealer{}, Jobs: w.store,
 	})

@@ -16,7 +16,6 @@ const (
 	schemaAttr      = "requested_schema"
 	channelAttr     = "channel_preference"
 	humanStateAttr  = "human_state"
-	deadlineAttr    = "deadline_ms"
 	defaultAttr     = "default_action"
 	actionAttr      = "action"
 	contentAttr     = "human_content"

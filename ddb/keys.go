@@ -46,6 +46,7 @@ const (
 	statusShards    = 4  // of the list of jobs of one status
 	reflexionShards = 4  // of each type's entries in the list, and of the due ones
 	pipelineShards  = 8  // of the list of pipelines
+	roleShards      = 4  // of the list and of the due entries of roles; a project's are in one
 )
 
 // A key is an item's primary key.
@@ -61,6 +62,13 @@ func idempotencyKey(id string) key       { return key{"idem#" + id, "record"} }
 func recordKey(messageID string) key     { return key{"fanout#" + messageID, "record"} }
 func answerKey(correlationID string) key { return key{"answer#" + correlationID, "answer"} }
 func countsKey() key                     { return key{"rollup#messages", "counts"} }
+func roleKey(wire string) key            { return key{"role#" + wire, roleSK} }
+func roleValueKey(wire string) key       { return key{"role#" + wire, "value"} }
+func roleSettingsKey() key               { return key{"hub", "roles"} }
+func legacyKey() key                     { return key{"role#" + core.LegacyWire, "legacy"} }
+func candidateKey(wire, agentID string) key {
+	return key{"role#" + wire, candidatePrefix + agentID}
+}
 func followerKey(topic, id string) key {
 	return key{topicPartition(topic, shardOf(id, topicShards)), id}
 }
@@ -71,6 +79,27 @@ func jobCountsKey() key      { return key{"rollup#jobs", "counts"} }
 func eventKey(jobID string, seq int64) key {
 	return key{eventPartition(jobID), eventPosition(seq)}
 }
+
+// The sort keys of a role's partition, in their order: its candidates, the role,
+// the value attached to it. One query reads the first two without the third.
+const (
+	candidatePrefix = "candidate#"
+	roleSK          = "role"
+)
+
+// rolePartition is a shard of the roles in the indexes list and due.
+func rolePartition(shard int) string { return fmt.Sprintf("role#%d", shard) }
+
+// roleShard keeps a project's roles together, so that listing them is one query.
+func roleShard(wire string) int {
+	key, err := core.ParseRoleWire(wire)
+	if err != nil {
+		return 0 // no such role is ever written
+	}
+	return projectShard(key.ProjectID)
+}
+
+func projectShard(projectID string) int { return shardOf(projectID, roleShards) }
 
 // topicPartition holds the agents that may follow a topic. A follower's entry
 // is written before the agent's item says that it follows, so an entry may be
@@ -162,7 +191,7 @@ func redrivenPartition(shard int) string { return fmt.Sprintf("redriven#%d", sha
 
 // deadKey orders dead letters by death, and differs for every one.
 func deadKey(d core.Delivery) string {
-	return dueKey(d.FailedAt, fmt.Sprintf("%s#%d#%s", d.ID, d.DeadLetterings, d.Inbox))
+	return dueKey(d.FailedAt, fmt.Sprintf("%s#%d#%s", d.ID, d.DeadLetterings, recipient(d)))
 }
 
 // tracePartition is a shard of a trace's deliveries and records, oldest first.

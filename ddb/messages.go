@@ -50,7 +50,7 @@ const (
 func deliveryItem(d core.Delivery) item {
 	it := messageItem(deliveryKey(d.Inbox, d.ID), d)
 	it[listPK] = text(tracePartition(d.TraceID, shardOf(d.ID+d.Inbox, traceShards)))
-	it[listSK] = text(dueKey(d.CreatedAt, d.ID+"#"+d.Inbox))
+	it[listSK] = text(dueKey(d.CreatedAt, d.ID+"#"+recipient(d)))
 	partition, deadline := dueEntry(d)
 	it[duePK], it[dueSK] = text(partition), text(deadline)
 	if d.Inbox != "" {
@@ -59,13 +59,32 @@ func deliveryItem(d core.Delivery) item {
 	return it
 }
 
+// recipient tells the deliveries of one message apart in the order of an index. A
+// message to a role has one delivery, whose inbox is long and need not be told
+// again.
+func recipient(d core.Delivery) string {
+	if wireOfInbox(d.Inbox) != "" {
+		return ""
+	}
+	return d.Inbox
+}
+
+// wireOfInbox is the wire form of the role whose inbox it is, "" for any other.
+func wireOfInbox(inbox string) string {
+	wire, ofRole := strings.CutPrefix(inbox, core.RoleAddressPrefix)
+	if _, err := core.ParseRoleWire(wire); !ofRole || err != nil {
+		return ""
+	}
+	return wire
+}
+
 // dueEntry is where the sweep finds what is pending or fanning out.
 func dueEntry(d core.Delivery) (partition, deadline string) {
 	shard := func(shards uint32) int { return shardOf(d.ID+d.Inbox, shards) }
 	if d.State == core.DeliveryFanning {
 		return fanoutPartition(shard(fanoutShards)), dueKey(d.VisibleAt, d.ID)
 	}
-	return messagePartition(d.Priority >= core.UrgentPriority, shard(messageShards)), dueKey(d.ExpiresAt, d.ID+"#"+d.Inbox)
+	return messagePartition(d.Priority >= core.UrgentPriority, shard(messageShards)), dueKey(d.ExpiresAt, d.ID+"#"+recipient(d))
 }
 
 // messageItem encodes everything of a delivery but its index entries. What is
@@ -76,7 +95,9 @@ func messageItem(k key, d core.Delivery) item {
 	it[messageIDAttr] = text(d.ID)
 	it[messageTypeAttr] = text(string(d.Type))
 	it[fromAttr] = text(d.From)
-	it[toAttr] = text(d.To)
+	if d.To != d.Inbox { // else the key tells it
+		it[toAttr] = text(d.To)
+	}
 	it[topicAttr] = text(d.Topic)
 	it[priorityAttr] = number(d.Priority)
 	it[ttlAttr] = number(d.TTL.Milliseconds())
@@ -85,8 +106,11 @@ func messageItem(k key, d core.Delivery) item {
 	it[correlationAttr] = text(d.CorrelationID)
 	it[traceAttr] = text(d.TraceID)
 	putPayload(it, d.Payload)
+	if d.RoleKeyWire != wireOfInbox(d.Inbox) {
+		it[roleAttr] = text(d.RoleKeyWire)
+	}
 	putTexts(it, map[string]string{
-		roleAttr: d.RoleKeyWire, receiptAttr: d.Receipt, lastErrorAttr: d.LastError, reasonAttr: string(d.Reason),
+		receiptAttr: d.Receipt, lastErrorAttr: d.LastError, reasonAttr: string(d.Reason),
 	})
 	putNumbers(it, map[string]int64{
 		maxDeliveriesAttr: d.MaxDeliveries, deliveriesAttr: d.Deliveries, deliveredAttr: int64(d.DeliveredAt),
@@ -151,6 +175,12 @@ func readDelivery(it item) (core.Delivery, error) {
 		Reason:         core.DeadLetterReason(r.text(reasonAttr)),
 		FailedAt:       r.instant(failedAttr),
 		RedrivenAt:     r.instant(redrivenAttr),
+	}
+	if !r.has(toAttr) {
+		d.To = inbox
+	}
+	if !r.has(roleAttr) {
+		d.RoleKeyWire = wireOfInbox(inbox)
 	}
 	if r.has(recipientsAttr) {
 		d.Recipients = r.texts(recipientsAttr)
@@ -318,15 +348,18 @@ func (s *Store) checkAgent(agentID, condition string, values ...item) types.Tran
 }
 
 func (s *Store) updateAction(u update) types.TransactWriteItem {
-	return types.TransactWriteItem{Update: &types.Update{
+	action := &types.Update{
 		TableName:                           aws.String(s.table),
 		Key:                                 u.key.item(),
 		UpdateExpression:                    aws.String(u.expression()),
-		ConditionExpression:                 aws.String(strings.Join(u.condition, " AND ")),
 		ExpressionAttributeNames:            u.names,
 		ExpressionAttributeValues:           u.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}}
+	}
+	if len(u.condition) > 0 {
+		action.ConditionExpression = aws.String(strings.Join(u.condition, " AND "))
+	}
+	return types.TransactWriteItem{Update: action}
 }
 
 // reason is what a cancelled transaction tells about one action.

@@ -77,54 +77,53 @@ func (s *Store) count(ctx context.Context, in *dynamodb.QueryInput, limit int) (
 	return count, false, nil
 }
 
-// fencedChanges are the changes of a transaction, which also checks the fence.
-const fencedChanges = 99
+// guardedChanges are the changes of a transaction, which also checks the guard.
+const guardedChanges = 98
 
-// ChangeDeliveries is one UpdateItem a change, all at once; with a fence one
-// transaction for every 99. A transaction that one of its changes does not fit
+// ChangeDeliveries is one UpdateItem a change, all at once; with a guard one
+// transaction for every 98. A transaction that one of its changes does not fit
 // is sent again without it.
 //
 // Cost: 1 round trip. Acknowledging takes 1 write unit and 2 index units a
-// delivery, hiding 1 and 2; in a transaction 1 more each and 2 for the fence. A
-// change that is refused costs its 1 (2) units. IAM: UpdateItem,
-// ConditionCheckItem, GetItem.
-func (s *Store) ChangeDeliveries(ctx context.Context, changes []core.DeliveryChange, fence core.Opt[core.AgentFence], stamp core.WriteStamp) ([]core.ChangeOutcome, core.Opt[core.Agent], error) {
+// delivery, hiding 1 and 2; in a transaction 1 more each, 2 for the agent's
+// fence and 4 for a role's. A change that is refused costs its 1 (2) units. IAM:
+// UpdateItem, ConditionCheckItem, GetItem.
+func (s *Store) ChangeDeliveries(ctx context.Context, changes []core.DeliveryChange, guard core.InboxGuard, stamp core.WriteStamp) ([]core.ChangeOutcome, core.GuardRefusal, error) {
 	outcomes := make([]core.ChangeOutcome, len(changes))
-	if !fence.Set {
+	if !guard.Agent.Set && !guard.Role.Set {
 		err := parallel(len(changes), func(i int) error {
 			outcomes[i] = s.changeDelivery(ctx, changes[i], stamp)
 			return nil
 		})
-		return outcomes, core.Opt[core.Agent]{}, err
+		return outcomes, core.GuardRefusal{}, err
 	}
-	chunks := (len(changes) + fencedChanges - 1) / fencedChanges
-	stale := make([]core.Opt[core.Agent], chunks)
+	chunks := (len(changes) + guardedChanges - 1) / guardedChanges
+	refusals := make([]core.GuardRefusal, chunks)
 	err := parallel(chunks, func(i int) error {
-		from, to := i*fencedChanges, min((i+1)*fencedChanges, len(changes))
-		stale[i] = s.changeFenced(ctx, changes[from:to], outcomes[from:to], fence.Value, stamp)
+		from, to := i*guardedChanges, min((i+1)*guardedChanges, len(changes))
+		refusals[i] = s.changeGuarded(ctx, changes[from:to], outcomes[from:to], guard, stamp)
 		return nil
 	})
 	if err != nil {
-		return nil, core.Opt[core.Agent]{}, err
+		return nil, core.GuardRefusal{}, err
 	}
-	return refuseAll(outcomes, stale)
+	return outcomes, refuseAll(outcomes, refusals), nil
 }
 
-// refuseAll reports a fence that did not hold, unless an earlier transaction of
+// refuseAll reports a guard that did not hold, unless an earlier transaction of
 // the same call had carried out its changes: then the others just failed.
-func refuseAll(outcomes []core.ChangeOutcome, stale []core.Opt[core.Agent]) ([]core.ChangeOutcome, core.Opt[core.Agent], error) {
-	var refused core.Opt[core.Agent]
-	for _, agent := range stale {
-		if agent.Set {
-			refused = agent
-		}
-	}
+func refuseAll(outcomes []core.ChangeOutcome, refusals []core.GuardRefusal) core.GuardRefusal {
 	for _, o := range outcomes {
 		if o.Done {
-			return outcomes, core.Opt[core.Agent]{}, nil
+			return core.GuardRefusal{}
 		}
 	}
-	return outcomes, refused, nil
+	for _, refusal := range refusals {
+		if refusal.Refused() {
+			return refusal
+		}
+	}
+	return core.GuardRefusal{}
 }
 
 func (s *Store) changeDelivery(ctx context.Context, c core.DeliveryChange, stamp core.WriteStamp) core.ChangeOutcome {
@@ -162,15 +161,15 @@ func (s *Store) confirm(ctx context.Context, c core.DeliveryChange, stamp core.W
 	return core.ChangeOutcome{Done: err == nil, Replayed: true, Stands: stands, Err: err}
 }
 
-// changeFenced carries out changes under a fence and fills in their outcomes. It
-// returns the agent when its fence does not hold.
-func (s *Store) changeFenced(ctx context.Context, changes []core.DeliveryChange, outcomes []core.ChangeOutcome, fence core.AgentFence, stamp core.WriteStamp) core.Opt[core.Agent] {
+// changeGuarded carries out changes under a guard and fills in their outcomes.
+func (s *Store) changeGuarded(ctx context.Context, changes []core.DeliveryChange, outcomes []core.ChangeOutcome, guard core.InboxGuard, stamp core.WriteStamp) core.GuardRefusal {
 	waiting := make([]int, len(changes))
 	for i := range changes {
 		waiting[i] = i
 	}
 	for len(waiting) > 0 {
-		actions := []types.TransactWriteItem{s.checkFence(fence)}
+		actions := s.authorityActions(guard)
+		checks := len(actions)
 		for _, i := range waiting {
 			actions = append(actions, s.updateAction(s.change(changes[i], stamp)))
 		}
@@ -178,24 +177,37 @@ func (s *Store) changeFenced(ctx context.Context, changes []core.DeliveryChange,
 		switch {
 		case err != nil:
 			s.failAll(ctx, changes, outcomes, waiting, stamp, err)
-			return core.Opt[core.Agent]{}
+			return core.GuardRefusal{}
 		case reasons == nil:
 			for _, i := range waiting {
 				outcomes[i] = core.ChangeOutcome{Done: true, Stands: changed(changes[i], stamp)}
 			}
-			return core.Opt[core.Agent]{}
-		case reasons[0].code == conditionFailed:
-			agent, _, err := readAgent(reasons[0].item)
-			for _, i := range waiting {
-				outcomes[i].Err = errors.Join(err, core.Refuse(core.CodeStalePresenceOwner, "the agent's generation is not this one"))
-			}
-			return core.Some(agent)
+			return core.GuardRefusal{}
 		}
-		if waiting = refuseSome(outcomes, waiting, reasons[1:]); waiting == nil {
-			return core.Opt[core.Agent]{}
+		if refusal, err := guardRefusal(guard, reasons[:checks]); refusal.Refused() || err != nil {
+			for _, i := range waiting {
+				outcomes[i].Err = errors.Join(err, core.Refuse(core.CodeStalePresenceOwner, "the authority to take this message does not stand"))
+			}
+			return refusal
+		}
+		if waiting = refuseSome(outcomes, waiting, reasons[checks:]); waiting == nil {
+			return core.GuardRefusal{}
 		}
 	}
-	return core.Opt[core.Agent]{}
+	return core.GuardRefusal{}
+}
+
+// guardRefusal tells which of a guard's conditions failed: that on the agent is
+// the last.
+func guardRefusal(guard core.InboxGuard, reasons []reason) (core.GuardRefusal, error) {
+	var refusal core.GuardRefusal
+	refusal.Role = guard.Role.Set && reasons[0].code == conditionFailed
+	if last := reasons[len(reasons)-1]; last.code == conditionFailed {
+		agent, _, err := readAgent(last.item)
+		refusal.Agent = core.Some(agent)
+		return refusal, err
+	}
+	return refusal, nil
 }
 
 // refuseSome fills in the outcomes of the changes that do not fit and returns

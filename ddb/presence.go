@@ -110,7 +110,7 @@ func registration(r core.AgentRegistration, touched int64, moveDue bool) update 
 			"write_id = :wid", "touched_us = :touched",
 			"list_pk = if_not_exists(list_pk, :list_pk)", "list_sk = if_not_exists(list_sk, :list_sk)",
 		},
-		remove: []string{finishedAttr, sweptIDAttr},
+		remove: []string{finishedAttr, sweptIDAttr, holdsAttr},
 		values: item{
 			":none":         number(0),
 			":one":          number(1),
@@ -367,6 +367,7 @@ func readAgent(it item) (core.Agent, stamp, error) {
 		Step:         core.Opt[int64]{Value: r.number(stepAttr), Set: r.has(stepAttr)},
 		StepAt:       r.instant(stepAtAttr),
 		StepDeadline: core.Opt[time.Duration]{Value: r.duration(stepDeadlineAttr), Set: r.has(stepDeadlineAttr)},
+		Holds:        r.holds(),
 		DueAt:        r.deadline(),
 		TouchedAt:    time.UnixMicro(r.number(touchedAttr)).UTC(),
 	}
@@ -386,20 +387,23 @@ func (r *reader) deadline() core.Instant {
 	return at
 }
 
-// writeFollowers writes an entry for every topic of a registration. The first
-// to fail ends the register before the agent's item says anything.
+// writeFollowers writes an entry for every topic of a registration, and one for
+// the legacy role where the agent may lead it. The first to fail ends the
+// register before the agent's item says anything.
 func (s *Store) writeFollowers(ctx context.Context, r core.AgentRegistration) error {
 	const perRequest = 25
-	chunks := (len(r.Topics) + perRequest - 1) / perRequest
+	pending := make([]types.WriteRequest, 0, len(r.Topics)+1)
+	for _, topic := range r.Topics {
+		it := followerKey(topic, r.AgentID).item()
+		it["written_ms"] = instant(core.InstantOf(r.Started))
+		pending = append(pending, types.WriteRequest{PutRequest: &types.PutRequest{Item: it}})
+	}
+	if r.LegacyCandidate {
+		pending = append(pending, legacyCandidate(r.AgentID, core.InstantOf(r.Started)))
+	}
+	chunks := (len(pending) + perRequest - 1) / perRequest
 	return parallel(chunks, func(i int) error {
-		chunk := r.Topics[i*perRequest : min((i+1)*perRequest, len(r.Topics))]
-		pending := make([]types.WriteRequest, 0, len(chunk))
-		for _, topic := range chunk {
-			it := followerKey(topic, r.AgentID).item()
-			it["written_ms"] = instant(core.InstantOf(r.Started))
-			pending = append(pending, types.WriteRequest{PutRequest: &types.PutRequest{Item: it}})
-		}
-		return s.batchWrite(ctx, pending)
+		return s.batchWrite(ctx, pending[i*perRequest:min((i+1)*perRequest, len(pending))])
 	})
 }
 

@@ -44,6 +44,7 @@ var (
 	_ core.TokenStore    = (*Store)(nil)
 	_ core.SweepStore    = (*Store)(nil)
 	_ core.MessageStore  = (*Store)(nil)
+	_ core.RoleStore     = (*Store)(nil)
 
 	_ core.HumanRequestStore = (*Store)(nil)
 	_ core.JobStore          = (*Store)(nil)
@@ -72,21 +73,33 @@ type update struct {
 	key       key
 	set       []string
 	remove    []string
-	add       []string
+	add       []string // to numbers and sets
+	drop      []string // from sets
 	condition []string // all must hold
 	names     map[string]string
 	values    item
+	// sent, where it is set, observes the attempts.
+	sent *attempts
 }
 
 func (u *update) expression() string {
-	text := "SET " + strings.Join(u.set, ", ")
-	if len(u.remove) > 0 {
-		text += " REMOVE " + strings.Join(u.remove, ", ")
+	var clauses []string
+	for _, clause := range []struct {
+		verb  string
+		parts []string
+	}{{"SET ", u.set}, {"REMOVE ", u.remove}, {"ADD ", u.add}, {"DELETE ", u.drop}} {
+		if len(clause.parts) > 0 {
+			clauses = append(clauses, clause.verb+strings.Join(clause.parts, ", "))
+		}
 	}
-	if len(u.add) > 0 {
-		text += " ADD " + strings.Join(u.add, ", ")
+	return strings.Join(clauses, " ")
+}
+
+// observe installs the update's own observer of its attempts, if it has one.
+func (u *update) observe(o *dynamodb.Options) {
+	if u.sent != nil {
+		u.sent.traceAs(o, "ObserveResends")
 	}
-	return text
 }
 
 // apply sends the update. It returns the item after it, or, when the condition
@@ -106,7 +119,7 @@ func (s *Store) apply(ctx context.Context, u update) (item, bool, error) {
 	}
 	var after item
 	err := s.write(ctx, func(ctx context.Context, trace func(*dynamodb.Options)) error {
-		out, err := s.client.UpdateItem(ctx, in, trace)
+		out, err := s.client.UpdateItem(ctx, in, trace, u.observe)
 		if err == nil {
 			after = out.Attributes
 		}

@@ -35,6 +35,8 @@ type Endpoint struct {
 	Bare bool
 	// ConflictStatus answers refusals of the conflict kind, 409 when zero.
 	ConflictStatus int
+	// NotFoundStatus answers refusals of the not-found kind, 404 when zero.
+	NotFoundStatus int
 
 	request  *shape
 	response reflect.Type

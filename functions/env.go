@@ -116,7 +116,7 @@ func Open(cfg aws.Config, s Settings) (*App, error) {
 		return nil, err
 	}
 	hub := core.New(core.Config{
-		Presence: store, Identity: store, Sweeps: store, Messages: store, Reflexion: store, Pipelines: store, Clock: clock, IDs: ids,
+		Presence: store, Identity: store, Sweeps: store, Messages: store, Roles: store, Reflexion: store, Pipelines: store, Clock: clock, IDs: ids,
 		Archive: s3queue.New(s3queue.Config{
 			S3: bucketClient(cfg), Bucket: s.Bucket, Settings: core.DefaultArchiveSettings(), Clock: clock, IDs: ids,
 		}),

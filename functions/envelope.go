@@ -108,6 +108,9 @@ func refusalHead(e *Endpoint, err error) reply {
 	if entry.Kind == core.KindConflict && e != nil && e.ConflictStatus != 0 {
 		r.status = e.ConflictStatus
 	}
+	if entry.Kind == core.KindNotFound && e != nil && e.NotFoundStatus != 0 {
+		r.status = e.NotFoundStatus
+	}
 	if r.status >= http.StatusInternalServerError {
 		r.cause = err
 	}
@@ -136,13 +139,19 @@ func shownError(err error) *core.Error {
 }
 
 // dataView shows the data of an error that no handler has made a view of: the
-// identity that the fences disclose, the pipeline that a refusal is about.
+// identity that the fences disclose, the pipeline or the role that was judged.
 func dataView(data any) any {
-	switch data := data.(type) {
+	switch d := data.(type) {
 	case core.Identity:
-		return identityViewOf(data)
+		return identityViewOf(d)
 	case core.Pipeline:
-		return pipelineViewOf(data)
+		return pipelineViewOf(d)
+	case core.RoleStands:
+		return roleStandsOf(d)
+	case core.RoleValue:
+		return roleValueViewOf(d)
+	case core.LegacyRole:
+		return legacyStandsView{Role: legacyRoleViewOf(d)}
 	}
 	return data
 }

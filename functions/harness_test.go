@@ -124,7 +124,7 @@ func (h *testHub) newApp() *App {
 	h.t.Helper()
 	ids := core.NewIDs(h.clock, rand.Reader)
 	h.hub = core.New(core.Config{
-		Presence: h.store, Identity: h.store, Sweeps: h.store, Messages: h.store, Reflexion: h.store, Pipelines: h.store, Clock: h.clock, IDs: ids,
+		Presence: h.store, Identity: h.store, Sweeps: h.store, Messages: h.store, Roles: h.store, Reflexion: h.store, Pipelines: h.store, Clock: h.clock, IDs: ids,
 		Archive: s3queue.New(s3queue.Config{
 			S3: bucketClient(h.aws.Config()), Bucket: "payloads", Settings: core.DefaultArchiveSettings(), Clock: h.clock, IDs: ids,
 		}),

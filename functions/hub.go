@@ -15,6 +15,8 @@ type rotateRequest struct {
 type rotateResponse struct {
 	HubInstanceID         string `json:"hub_instance_id"`
 	PreviousHubInstanceID string `json:"previous_hub_instance_id"`
+	// Roles is null when the recovery did not come to its end.
+	Roles *recoveryView `json:"roles_recovered" doc:"What the recovery of the roles did; null: repeat it with roles/recover."`
 }
 
 func rotateHub(ctx context.Context, c *call, r rotateRequest) (rotateResponse, error) {
@@ -22,7 +24,13 @@ func rotateHub(ctx context.Context, c *call, r rotateRequest) (rotateResponse, e
 	if err != nil {
 		return rotateResponse{}, err
 	}
-	return rotateResponse{HubInstanceID: done.Identity.HubInstanceID, PreviousHubInstanceID: done.Previous}, nil
+	answer := rotateResponse{HubInstanceID: done.Identity.HubInstanceID, PreviousHubInstanceID: done.Previous}
+	// The rotation is done, whatever becomes of the recovery: a failure must not
+	// make the caller rotate again.
+	if recovered, err := c.hub.RecoverRoles(ctx); err == nil {
+		answer.Roles = recoveryViewOf(recovered)
+	}
+	return answer, nil
 }
 
 // --- send-input (contract 2.14)

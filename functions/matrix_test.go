@@ -20,18 +20,36 @@ const sampleAgent = "agent-1"
 
 // optionalInSample are fields that a request needs although their rules do not
 // say so: another field could stand for them.
-var optionalInSample = map[string]bool{"worker_agent": true, "supervisor_agent": true, "agent_id": true, "from_agent": true, "topic": true, "message_ids": true}
+var optionalInSample = map[string]bool{
+	"worker_agent": true, "supervisor_agent": true, "agent_id": true, "from_agent": true, "topic": true, "message_ids": true,
+	"role_key_wire": true, "state": true,
+}
+
+// sampleValues are values of fields that take fewer than their rules say.
+var sampleValues = map[string]any{
+	"role_key_wire": sampleRole.Wire(),
+	"trigger":       "manual",
+	"state":         "electable",
+	"charter_ack":   map[string]any{"role_key_wire": sampleRole.Wire(), "epoch": 1},
+}
+
+// sampleRole is the role that sample requests are about.
+var sampleRole = core.RoleKey{ProjectID: "prj_AbCdEfGhIjKlMnOpQrStUv", Kind: core.RoleCTO}
 
 // sample is a request the shape takes: its required fields, and those of
 // optionalInSample.
 func (s *shape) sample() map[string]any {
 	body := map[string]any{}
 	for _, f := range s.fields {
-		if f.rule.required || optionalInSample[f.name] {
-			body[f.name] = f.rule.sample()
-			if f.name == "status" && len(f.rule.enum) == 0 {
-				body[f.name] = "running" // one of the words that the core knows
-			}
+		if !f.rule.required && !optionalInSample[f.name] {
+			continue
+		}
+		body[f.name] = f.rule.sample()
+		if value, special := sampleValues[f.name]; special {
+			body[f.name] = value
+		}
+		if f.name == "status" && len(f.rule.enum) == 0 {
+			body[f.name] = "running" // one of the words that the core knows
 		}
 	}
 	return body

@@ -124,6 +124,58 @@ func Endpoints() []Endpoint {
 			Summary: "Follow the changes of a job or an agent, waiting for up to 25 seconds",
 		}, followEvents),
 		serve(Endpoint{
+			Name: "takeover-role", Method: http.MethodPost, Path: "/bridge/takeover-role", Scope: core.ScopeAgent,
+			Summary: "Make an agent the leader of the legacy cto role",
+		}, takeoverRole),
+		serve(Endpoint{
+			Name: "roles-candidates", Method: http.MethodPost, Path: "/bridge/roles/candidates", Scope: core.ScopeAgent,
+			Summary: "Add an agent to a role's candidates",
+		}, addCandidate),
+		serve(Endpoint{
+			Name: "roles-ensure", Method: http.MethodPost, Path: "/bridge/roles/ensure", Scope: core.ScopeAgent,
+			Summary: "See to it that somebody holds a role",
+		}, ensureRole),
+		serve(Endpoint{
+			Name: "roles-ack", Method: http.MethodPost, Path: "/bridge/roles/ack", Scope: core.ScopeAgent,
+			Summary: "Acknowledge an activation and hold the role",
+		}, ackRole),
+		serve(Endpoint{
+			Name: "roles-release", Method: http.MethodPost, Path: "/bridge/roles/release", Scope: core.ScopeAgent, Finds: true,
+			Summary: "Give a role back, or hand it over",
+		}, releaseRole),
+		serve(Endpoint{
+			Name: "roles-cas", Method: http.MethodPost, Path: "/bridge/roles/cas", Scope: core.ScopeOperator, NotFoundStatus: http.StatusConflict,
+			Summary: "Change a role where it is as expected",
+		}, casRole),
+		serve(Endpoint{
+			Name: "roles-reserve", Method: http.MethodPost, Path: "/bridge/roles/reserve", Scope: core.ScopeOperator,
+			Summary: "Give a role its next epoch",
+		}, reserveRole),
+		serve(Endpoint{
+			Name: "roles-state", Method: http.MethodPost, Path: "/bridge/roles/state", Scope: core.ScopeAgent,
+			Summary: "Attach a value to a role for its next holder",
+		}, setRoleState),
+		serve(Endpoint{
+			Name: "roles-fence-check", Method: http.MethodPost, Path: "/bridge/roles/fence-check", Scope: core.ScopeRead, Finds: true,
+			Summary: "Tell whether an authority stands",
+		}, checkFence),
+		serve(Endpoint{
+			Name: "roles-status", Method: http.MethodGet, Path: "/bridge/roles/status", Scope: core.ScopeRead,
+			Summary: "List the roles",
+		}, roleStatus),
+		serve(Endpoint{
+			Name: "roles-history", Method: http.MethodGet, Path: "/bridge/roles/history", Scope: core.ScopeRead, Finds: true,
+			Summary: "List a role's latest transitions, newest first",
+		}, roleHistory),
+		serve(Endpoint{
+			Name: "roles-settings", Method: http.MethodPost, Path: "/bridge/roles/settings", Scope: core.ScopeOperator,
+			Summary: "Change the switches of the roles",
+		}, changeRoleSettings),
+		serve(Endpoint{
+			Name: "roles-recover", Method: http.MethodPost, Path: "/bridge/roles/recover", Scope: core.ScopeOperator,
+			Summary: "Fence every authority, so that holders acknowledge again",
+		}, recoverRoles),
+		serve(Endpoint{
 			Name: "queue-enqueue", Method: http.MethodPost, Path: "/bridge/queue/enqueue", Scope: core.ScopeAgent,
 			Summary: "Ask to archive one state of a file, or up to 500",
 		}, enqueue),

@@ -52,6 +52,15 @@ type snapshotView struct {
 	Pending    int64        `json:"pending"`
 	LastSeenMs core.Instant `json:"last_seen_ms"`
 	Topics     []string     `json:"topics"`
+	// Roles is there for candidates of the legacy role.
+	Roles map[string]standingView `json:"roles,omitempty"`
+}
+
+// standingView is an agent's place in the legacy role.
+type standingView struct {
+	CandidateSource string  `json:"candidate_source"`
+	Priority        float64 `json:"priority"`
+	Leader          bool    `json:"leader"`
 }
 
 // legacyRoleView is the snapshot of the legacy cto role (contract 4.9).
@@ -117,9 +126,13 @@ func statusResponseOf(r core.StatusReport) statusResponse {
 }
 
 func snapshotViewOf(s core.AgentSnapshot) *snapshotView {
-	return &snapshotView{
+	view := &snapshotView{
 		AgentID: s.AgentID, Status: s.Status, Pending: s.Pending, LastSeenMs: s.LastSeen, Topics: orEmpty(s.Topics),
 	}
+	if l := s.Legacy; l != nil {
+		view.Roles = map[string]standingView{"cto": {CandidateSource: l.Source, Priority: l.Priority, Leader: l.Leader}}
+	}
+	return view
 }
 
 func legacyRoleViewOf(r core.LegacyRole) legacyRoleView {

@@ -23,6 +23,7 @@ func Sweeps() []Sweep {
 	return []Sweep{
 		{Name: "sweep-agents", Run: core.SweepPresence},
 		{Name: "sweep-messages", Run: core.SweepMessages},
+		{Name: "sweep-roles", Run: core.SweepRoles},
 		{Name: "sweep-archive-queue", Run: core.SweepArchive},
 		{Name: "sweep-human-requests", Run: core.SweepHumanRequests},
 		{Name: "sweep-assignments", Run: core.SweepAssignments},

@@ -43,7 +43,7 @@ type need struct {
 // transactionActions is what each part of a transaction is authorised as; it has no action
 // of its own.
 var transactionActions = map[string]string{
-	"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem",
+	"Get": "GetItem", "Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem",
 }
 
 // A permission is one action on one resource, for keys of one pattern, that a
@@ -250,7 +250,7 @@ func (i *iam) needs(op string, body []byte) []need {
 		return []need{{"dynamodb:Query", table, c.ExpressionAttributeValues[name].S}}
 	case "BatchGetItem", "BatchWriteItem":
 		return i.batch(op, table, c.RequestItems)
-	case "TransactWriteItems":
+	case "TransactWriteItems", "TransactGetItems":
 		var all []need
 		for _, item := range c.TransactItems {
 			for kind, part := range item {
@@ -398,6 +398,7 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.do(200, "POST", "/bridge/register", `{"agent_id":"b","cli":"claude"}`, "Idempotency-Key", "k")
 			g.do(200, "POST", "/bridge/register", `{"agent_id":"b","cli":"claude"}`, "Idempotency-Key", "k")
 			g.do(409, "POST", "/bridge/register", `{"agent_id":"b","cli":"claude","hub_instance_id":"old"}`)
+			g.leaders()
 		},
 		"heartbeat": func(g *guarded) {
 			g.do(404, "POST", "/bridge/heartbeat", `{"agent_id":"a"}`)
@@ -406,17 +407,23 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.do(200, "POST", "/bridge/heartbeat", `{"agent_id":"a","step":1,"ttl_ms":1000}`)
 			g.do(404, "POST", "/bridge/heartbeat", `{"agent_id":"a","presence_generation":7}`)
 			g.do(200, "POST", "/bridge/heartbeat", `{"agents":[{"agent_id":"a"},{"agent_id":"b"}]}`)
+			g.revives("/bridge/heartbeat", `{"agent_id":"l"}`)
 		},
 		"deregister": func(g *guarded) {
 			g.do(409, "POST", "/bridge/deregister", `{"agent_id":"a","presence_generation":1}`)
 			g.do(200, "POST", "/bridge/register", register)
 			g.do(200, "POST", "/bridge/deregister", `{"agent_id":"a","presence_generation":1,"final":true}`)
+			g.leaders()
+			g.do(200, "POST", "/bridge/deregister", `{"agent_id":"l"}`)
 		},
 		"status-get": func(g *guarded) {
 			g.do(200, "GET", "/bridge/status?scope=hub", "")
 			g.do(200, "GET", "/bridge/status?scope=agent&agent_id=a&include_metrics=true", "")
 			g.traced()
 			g.do(200, "GET", "/bridge/status?scope=trace&trace_id=x", "")
+			g.held()
+			g.do(200, "GET", "/bridge/status?scope=agent&agent_id=a", "")
+			g.do(200, "GET", "/bridge/status", "")
 		},
 		"status-post": func(g *guarded) {
 			g.do(200, "POST", "/bridge/status", `{"scope":"hub"}`)
@@ -426,6 +433,9 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.do(200, "POST", "/bridge/status", `{"agent_id":"a","scope":"agent"}`)
 			g.traced()
 			g.do(200, "POST", "/bridge/status", `{"scope":"trace","trace_id":"x"}`)
+			g.held()
+			g.do(200, "POST", "/bridge/status", `{"scope":"agent","agent_id":"a"}`)
+			g.do(200, "POST", "/bridge/status", `{"agent_id":"l","status":"offline"}`)
 		},
 		"agents": func(g *guarded) {
 			g.do(200, "POST", "/bridge/register", register)
@@ -444,7 +454,7 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.do(200, "POST", "/bridge/result", `{"agent_id":"a","topic":"t","correlation_id":"c","presence_generation":1}`)
 			g.do(409, "POST", "/bridge/result", `{"agent_id":"a","topic":"t","presence_generation":7,"payload":"`+large+`"}`)
 			g.do(200, "POST", "/bridge/result", `{"agent_id":"a","topic":"cto","correlation_id":"d"}`)
-			g.do(200, "POST", "/bridge/result", `{"agent_id":"a","topic":"cto"}`)
+			g.routes(func(to string) { g.do(200, "POST", "/bridge/result", `{"agent_id":"a","topic":"`+to+`"}`) })
 		},
 		"control": func(g *guarded) {
 			g.sends("/bridge/control", "reason", `"from_agent":"a","command":"x"`, "to_agent")
@@ -467,6 +477,10 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 				g.do(200, "POST", "/bridge/context", `{"agent_id":"a"}`)
 			})
 			g.do(200, "POST", "/bridge/assign/async", `{"supervisor_agent":"a","worker_agent":"a","task":"t"}`)
+			g.held()
+			g.letter("topic:role:"+roleWire, `"type":"event"`, "")
+			g.do(200, "POST", "/bridge/context", `{"agent_id":"a"}`)
+			g.do(200, "POST", "/bridge/roles/reserve", `{`+role+`}`)
 			g.do(200, "POST", "/bridge/context", `{"agent_id":"a"}`)
 		},
 		"ack": func(g *guarded) {
@@ -475,6 +489,10 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.do(200, "POST", "/bridge/ack", `{"agent_id":"a","message_ids":["m"],"presence_generation":1}`)
 			receipt := g.leased("a", `"type":"event"`)
 			g.unanswered("UpdateItem", "inbox#a/*", func() { g.do(200, "POST", "/bridge/ack", `{"agent_id":"a","receipts":["`+receipt+`"]}`) })
+			g.held()
+			g.do(200, "POST", "/bridge/context", `{"agent_id":"a"}`)
+			g.letter("topic:role:"+roleWire, `"type":"event"`, "")
+			g.ackPeeked("a")
 		},
 		"nack": func(g *guarded) {
 			g.do(200, "POST", "/bridge/nack", `{"agent_id":"a","receipts":["m.r"]}`)
@@ -554,7 +572,86 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.do(200, "GET", "/bridge/events?agent_id=a", "")
 			g.do(200, "GET", "/bridge/events?job_id="+g.overdueJob(`"max_retries":1`), "")
 		},
+		"takeover-role": func(g *guarded) {
+			g.do(409, "POST", "/bridge/takeover-role", `{"agent_id":"a"}`)
+			g.leaders()
+			g.do(200, "POST", "/bridge/takeover-role", `{"agent_id":"b"}`)
+		},
+		"roles-candidates": func(g *guarded) {
+			g.do(200, "POST", "/bridge/roles/candidates", `{`+role+`,"agent_id":"b"}`)
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/candidates", `{`+role+`,"agent_id":"a","presence_generation":1}`)
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+lead+`,"trigger":"manual","cause_id":"c"}`)
+			g.do(200, "POST", "/bridge/roles/candidates", `{`+lead+`,"agent_id":"a"}`)
+		},
+		"roles-ensure": func(g *guarded) {
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+lead+`,"trigger":"manual","cause_id":"c"}`)
+			g.again()
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+role+`,"trigger":"manual","cause_id":"c"}`)
+			g.standup()
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+lead+`,"trigger":"manual","cause_id":"c"}`)
+			g.again()
+			g.lostOnce("PutItem", "fanout#*", func() {
+				g.do(200, "POST", "/bridge/roles/ensure", `{`+lead+`,"trigger":"manual","cause_id":"c"}`)
+			})
+		},
+		"roles-ack": func(g *guarded) {
+			g.do(409, "POST", "/bridge/roles/ack", `{`+role+`,"agent_id":"a","activation_id":"x","epoch":1,"activation_seq":1,"charter_ack":{`+role+`,"epoch":1}}`)
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+role+`,"trigger":"manual","cause_id":"c"}`)
+			g.acked("a")
+		},
+		"roles-release": func(g *guarded) {
+			g.do(404, "POST", "/bridge/roles/release", `{`+role+`,"agent_id":"a","epoch":1}`)
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+role+`,"trigger":"manual","cause_id":"c"}`)
+			g.acked("a")
+			g.candidates("b")
+			g.do(200, "POST", "/bridge/roles/release", `{`+role+`,"agent_id":"a","epoch":1,"successor":"b","presence_generation":1}`)
+		},
+		"roles-cas": func(g *guarded) {
+			g.do(200, "POST", "/bridge/roles/reserve", `{`+role+`}`)
+			g.do(200, "POST", "/bridge/roles/cas", `{`+role+`,"expected":{"version":0,"epoch":0,"activation_seq":0,"activation_id":null},"patch":{}}`)
+			g.do(409, "POST", "/bridge/roles/cas", `{`+role+`}`)
+		},
+		"roles-reserve": func(g *guarded) {
+			g.do(200, "POST", "/bridge/roles/reserve", `{`+role+`}`)
+			g.do(200, "POST", "/bridge/roles/reserve", `{`+role+`,"holder_agent_id":"a","expected_version":0}`)
+		},
+		"roles-state": func(g *guarded) {
+			g.do(409, "POST", "/bridge/roles/state", `{`+role+`,"agent_id":"a","epoch":1,"state":1,"expected_state_version":0}`)
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+role+`,"trigger":"manual","cause_id":"c"}`)
+			g.acked("a")
+			g.do(200, "POST", "/bridge/roles/state", `{`+role+`,"agent_id":"a","epoch":1,"state":1,"expected_state_version":0}`)
+		},
+		"roles-fence-check": func(g *guarded) {
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/fence-check", `{`+role+`,"agent_id":"a","epoch":0}`)
+		},
+		"roles-status": func(g *guarded) {
+			g.candidates("a")
+			g.do(200, "GET", "/bridge/roles/status", "")
+			g.do(200, "GET", "/bridge/roles/status?role_key_wire="+roleWire, "")
+		},
+		"roles-history": func(g *guarded) {
+			g.candidates("a")
+			g.do(200, "GET", "/bridge/roles/history?role_key_wire="+roleWire, "")
+		},
+		"roles-settings": func(g *guarded) {
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+role+`,"trigger":"manual","cause_id":"c"}`)
+			g.do(200, "POST", "/bridge/roles/settings", `{"master_enabled":false}`)
+		},
+		"roles-recover": func(g *guarded) {
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+role+`,"trigger":"manual","cause_id":"c"}`)
+			g.do(200, "POST", "/bridge/roles/recover", `{}`)
+		},
 		"hub-rotate": func(g *guarded) {
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+role+`,"trigger":"manual","cause_id":"c"}`)
 			g.do(200, "POST", "/bridge/hub/rotate", `{"reason":"test"}`)
 			g.do(200, "POST", "/bridge/hub/rotate", `{}`)
 		},
@@ -651,7 +748,11 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.sweep("sweep-reflexion")
 		},
 		"health": func(g *guarded) { g.do(200, "GET", "/health", "") },
-		"root":   func(g *guarded) { g.do(200, "GET", "/status", "") },
+		"root": func(g *guarded) {
+			g.do(200, "GET", "/status", "")
+			g.leaders()
+			g.do(200, "GET", "/status", "")
+		},
 		"openapi": func(g *guarded) {
 			g.do(200, "GET", "/openapi.json", "")
 		},
@@ -664,6 +765,23 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			time.Sleep(1100 * time.Millisecond) // the lease of 1 s
 			g.sweep("sweep-agents")
 			g.sweep("sweep-agents")
+		},
+		"sweep-roles": func(g *guarded) {
+			g.do(200, "POST", "/bridge/roles/reserve", `{`+lead+`,"state":"unreachable","next_probe_ms":1}`)
+			g.sweep("sweep-roles")
+			g.candidates("a")
+			g.do(200, "POST", "/bridge/roles/ensure", `{`+role+`,"trigger":"manual","cause_id":"c"}`)
+			g.do(200, "POST", "/bridge/roles/recover", `{}`)
+			g.leaders()
+			g.lapse("l")
+			if err := g.put(map[string]string{"pk": "role#cto", "sk": "candidate#a"}, map[string]string{"written_ms": "1"}); err != nil {
+				g.t.Fatal(err)
+			}
+			g.standup()
+			g.do(200, "POST", "/bridge/roles/reserve", `{`+lead+`,"state":"unreachable","next_probe_ms":1}`)
+			g.sweep("sweep-roles")
+			g.do(200, "POST", "/bridge/roles/reserve", `{`+lead+`,"state":"unreachable","next_probe_ms":1}`)
+			g.lostOnce("PutItem", "fanout#*", func() { g.sweep("sweep-roles") })
 		},
 		"sweep-messages": func(g *guarded) {
 			g.followed()
@@ -705,6 +823,130 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The roles the tests are about: a cto, and a lead that has no candidate.
+const (
+	roleWire = "rk2.eyJwcm9qZWN0X2lkIjoicHJqX0FiQ2RFZkdoSWpLbE1uT3BRclN0VXYiLCJyb2xlX2tpbmQiOiJjdG8ifQ"
+	role     = `"role_key_wire":"` + roleWire + `"`
+	lead     = `"role_key":{"project_id":"prj_AbCdEfGhIjKlMnOpQrStUv","role_kind":"lead","scope_id":"scp_ZyXwVuTsRqPoNmLkJiHgFe"}`
+)
+
+// answer sends a request as the test itself and returns what its data holds.
+func (g *guarded) answer(method, target, body string) map[string]any {
+	g.t.Helper()
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+g.token.value)
+	w := httptest.NewRecorder()
+	g.handler.ServeHTTP(w, r)
+	var answer struct{ Data map[string]any }
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != 200 {
+		g.t.Fatalf("%s: %d %v %s", target, w.Code, err, w.Body)
+	}
+	return answer.Data
+}
+
+// candidates registers agents that may hold both roles, as candidates of the cto.
+func (g *guarded) candidates(ids ...string) {
+	g.t.Helper()
+	for _, id := range ids {
+		g.do(200, "POST", "/bridge/register", `{"agent_id":"`+id+`","cli":"claude","capabilities":["role:cto:candidate","role:lead:candidate"]}`)
+		g.do(200, "POST", "/bridge/roles/candidates", `{`+role+`,"agent_id":"`+id+`"}`)
+	}
+}
+
+// acked has the reserved holder of the cto acknowledge.
+func (g *guarded) acked(id string) {
+	g.t.Helper()
+	items := g.answer("GET", "/bridge/roles/status?role_key_wire="+roleWire, "")["items"].([]any)
+	activation := items[0].(map[string]any)["activation_id"].(string)
+	g.do(200, "POST", "/bridge/roles/ack", `{`+role+`,"agent_id":"`+id+`","activation_id":"`+activation+`","epoch":1,"activation_seq":1,"charter_ack":{`+role+`,"epoch":1}}`)
+}
+
+// held has the agent a hold the cto, and l lead the legacy one.
+func (g *guarded) held() {
+	g.t.Helper()
+	g.leaders()
+	g.do(200, "POST", "/bridge/register", `{"agent_id":"a","cli":"claude","capabilities":["role:cto:candidate","cto"]}`)
+	g.do(200, "POST", "/bridge/roles/candidates", `{`+role+`,"agent_id":"a"}`)
+	g.do(200, "POST", "/bridge/roles/ensure", `{`+role+`,"trigger":"manual","cause_id":"c"}`)
+	g.acked("a")
+}
+
+// leaders registers two candidates of the legacy role; l leads.
+func (g *guarded) leaders() {
+	g.t.Helper()
+	g.do(200, "POST", "/bridge/register", `{"agent_id":"l","cli":"claude","capabilities":["cto"]}`)
+	g.do(200, "POST", "/bridge/register", `{"agent_id":"b","cli":"claude","capabilities":["cto"]}`)
+}
+
+// revives has a request make the only candidate of the legacy role its leader.
+func (g *guarded) revives(endpoint, body string) {
+	g.t.Helper()
+	g.do(200, "POST", "/bridge/register", `{"agent_id":"l","cli":"claude","capabilities":["cto"]}`)
+	g.do(200, "POST", "/bridge/deregister", `{"agent_id":"l"}`)
+	g.do(200, "POST", endpoint, body)
+}
+
+// routes sends to the roles: to the legacy one when its leader has just gone.
+func (g *guarded) routes(send func(to string)) {
+	g.t.Helper()
+	send("cto")
+	g.held()
+	g.lapse("l")
+	send("cto")
+	send("role:" + roleWire)
+}
+
+// lapse ends an agent's lease.
+func (g *guarded) lapse(id string) {
+	g.t.Helper()
+	lapsed := dynamodb.UpdateItemInput{
+		TableName: aws.String(g.iam.template.Tables[0].Name),
+		Key: map[string]types.AttributeValue{
+			"pk": &types.AttributeValueMemberS{Value: "agent#" + id}, "sk": &types.AttributeValueMemberS{Value: "agent"},
+		},
+		UpdateExpression:          aws.String("SET lease_ms = :past"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":past": &types.AttributeValueMemberN{Value: "1"}},
+	}
+	if _, err := dynamodb.NewFromConfig(g.cfg).UpdateItem(g.t.Context(), &lapsed); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// standup has agents follow the call for sessions, more than a record holds, and
+// leaves one entry that is out of date.
+func (g *guarded) standup() {
+	g.t.Helper()
+	for i := range 10 {
+		g.do(200, "POST", "/bridge/register", fmt.Sprintf(`{"agent_id":"%s%d","cli":"claude","topics":["role.standup"]}`, strings.Repeat("s", 40), i))
+	}
+	if err := g.put(map[string]string{"pk": "topic#role.standup#0", "sk": "stranger"}, map[string]string{"written_ms": "1"}); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// again gives the lead a state from which it is ensured anew.
+func (g *guarded) again() {
+	g.t.Helper()
+	g.do(200, "POST", "/bridge/roles/reserve", `{`+lead+`,"state":"electable"}`)
+}
+
+// ackPeeked acknowledges by id what the agent has looked at.
+func (g *guarded) ackPeeked(id string) {
+	g.t.Helper()
+	messages := g.answer("POST", "/bridge/context", `{"agent_id":"`+id+`","auto_ack":false}`)["messages"].([]any)
+	for _, m := range messages {
+		g.do(200, "POST", "/bridge/ack", `{"agent_id":"`+id+`","message_ids":["`+m.(map[string]any)["id"].(string)+`"]}`)
+	}
+}
+
+// lostOnce loses the answer of one write, which its caller then sends again.
+func (g *guarded) lostOnce(op, key string, act func()) {
+	g.t.Helper()
+	lost := g.aws.Faults().Add(fakeaws.Rule{Op: op, Key: key, Count: 1, Action: fakeaws.DropResponse()})
+	defer lost.Remove()
+	act()
 }
 
 // large is a text that no item holds.
@@ -767,7 +1009,7 @@ func (g *guarded) sends(endpoint, text, fields, to string) {
 	g.followed()
 	g.repeated(endpoint, body("topic:t", ""))
 	g.do(200, "POST", endpoint, body("topic:t", ""))
-	g.do(200, "POST", endpoint, body("topic:cto", ""))
+	g.routes(func(to string) { g.do(200, "POST", endpoint, body("topic:"+to, "")) })
 	if text == "" {
 		text = "payload"
 	}
@@ -817,13 +1059,7 @@ func (g *guarded) asked(fields string) string {
 	if !strings.Contains(fields, "kind") {
 		body += `,"kind":"text"`
 	}
-	var answer struct {
-		Data struct {
-			RequestID string `json:"request_id"`
-		}
-	}
-	g.answer("/bridge/hitl/request", body+`}`, &answer)
-	return answer.Data.RequestID
+	return g.answer("POST", "/bridge/hitl/request", body+`}`)["request_id"].(string)
 }
 
 // overdueJob gives a large job of the agent a to itself and waits until its
@@ -834,26 +1070,9 @@ func (g *guarded) overdueJob(fields string) string {
 	if fields != "" {
 		body += "," + fields
 	}
-	var answer struct {
-		Data struct {
-			JobID string `json:"job_id"`
-		}
-	}
-	g.answer("/bridge/assign/async", body+`}`, &answer)
+	id := g.answer("POST", "/bridge/assign/async", body+`}`)["job_id"].(string)
 	time.Sleep(1100 * time.Millisecond)
-	return answer.Data.JobID
-}
-
-// answer sends a request and decodes what it answers.
-func (g *guarded) answer(target, body string, into any) {
-	g.t.Helper()
-	r := httptest.NewRequest("POST", target, strings.NewReader(body))
-	r.Header.Set("Authorization", "Bearer "+g.token.value)
-	w := httptest.NewRecorder()
-	g.handler.ServeHTTP(w, r)
-	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil || w.Code != http.StatusOK {
-		g.t.Fatalf("%s answers %d %s", target, w.Code, w.Body)
-	}
+	return id
 }
 
 // died makes dead letters: one of an agent, one of a topic that nobody followed.

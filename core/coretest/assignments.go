@@ -88,7 +88,7 @@ func testAssignments(t *testing.T, open func(*testing.T) *desk) {
 		d.clock.Advance(900 * time.Millisecond)
 		_, _, err := d.Store.ChangeDeliveries(d.ctx, []core.DeliveryChange{{
 			Inbox: "w", MessageID: job.LastMessageID, To: core.DeliveryAcked, HandedOut: true,
-		}}, core.Opt[core.AgentFence]{}, core.WriteStamp{WriteID: "drain", Started: d.clock.Now()})
+		}}, core.InboxGuard{}, core.WriteStamp{WriteID: "drain", Started: d.clock.Now()})
 		d.must(err) // a drain that died before it could mark
 		d.clock.Advance(900 * time.Millisecond)
 		if job = d.job(job.ID); job.Status != core.JobQueued || job.DispatchedAt == 0 {

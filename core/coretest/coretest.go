@@ -128,10 +128,19 @@ func (noJobs) ReadJobCounts(context.Context) (core.AssignCounts, error) {
 	return core.AssignCounts{}, nil
 }
 
+// noRoles is a store without a role, and without a candidate of the legacy one.
+type noRoles struct{ core.RoleStore }
+
+func (noRoles) ReadLegacyRole(context.Context) (core.LegacyState, []string, error) {
+	return core.LegacyState{}, nil, nil
+}
+
+func (noRoles) ReadAgents(context.Context, []string) ([]core.Agent, error) { return nil, nil }
+
 // NewHub returns a hub over a store.
 func NewHub(s Store, clock core.Clock) *core.Hub {
 	return core.New(core.Config{
-		Presence: s, Identity: s, Sweeps: s, Messages: noMessages{},
+		Presence: s, Identity: s, Sweeps: s, Messages: noMessages{}, Roles: noRoles{},
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 		Jobs: noJobs{},
 	})
