@@ -8,6 +8,13 @@
 //	                                     look at it
 //	topic#<topic>#<shard>    <agent id>  an agent that may follow the topic
 //	hub                      identity    the hub's identity
+//	hub                      roles       the switches of the roles
+//	role#<wire>              role        a role, with its latest transitions; listed, and due
+//	                                     while a sweep has to look at it
+//	role#<wire>              candidate#… an agent that may hold it
+//	role#<wire>              value       what its holder attached to it
+//	role#cto                 legacy      the leader of the legacy role
+//	role#cto                 candidate#… an agent that registered as its candidate
 //	token#<sha256>           token       a bearer token's record
 //	sweep#<name>             health      a sweep's health
 //	idem#<sha256>            record      a stored answer, collected by ttl

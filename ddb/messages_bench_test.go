@@ -47,7 +47,7 @@ func newBenchHub(b *testing.B, pending int) *benchHub {
 	}
 	store := ddb.Open(client, ddb.Table{Name: "hub"})
 	h := &benchHub{b: b, aws: server, Hub: core.New(core.Config{
-		Presence: store, Identity: store, Sweeps: store, Messages: store, Reflexion: store,
+		Presence: store, Identity: store, Sweeps: store, Messages: store, Roles: store, Reflexion: store,
 		Clock: core.SystemClock{}, IDs: core.NewIDs(core.SystemClock{}, rand.Reader),
 	})}
 	h.backlog(pending, "r")
