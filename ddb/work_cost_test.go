@@ -146,7 +146,7 @@ func TestHumanRequestsAndAssignmentsCostWhatIsStated(t *testing.T) {
 				_, err := c.core.Drain(ctx, core.DrainRequest{AgentID: "w", Max: 10, AutoAck: true})
 				return err
 			}
-		}, spend{3, 4, 4, 2}},
+		}, spend{3, 5, 4, 3}},
 		{"report progress, the first", func(c *costs) func(context.Context) error {
 			return c.report(c.newJob(core.AssignRequest{}), "running")
 		}, spend{2, 2, 14, 1}},
