@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,6 +36,20 @@ func remote() bool { return os.Getenv(endpointVariable) != "" }
 
 // long is set where the tests may take minutes.
 func long() bool { return os.Getenv("DRAWBRIDGE_LONG") != "" }
+
+// seed is that of the run to repeat, 0 when none is given.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	given := os.Getenv("DRAWBRIDGE_SEED")
+	if given == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(given, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
 
 // bed is a bucket and the processes that use the queue in it.
 type bed struct {
@@ -135,7 +150,8 @@ func (b *bed) steady() coretest.ArchiveCaller {
 
 func (b *bed) harness() coretest.ArchiveHarness {
 	h := coretest.ArchiveHarness{Clock: b.clock, Caller: b.caller, Steady: b.steady,
-		Overwrite: func(id string, document []byte) { b.put(jobKey(id), document) }, Steps: 1500, Jobs: 300}
+		Overwrite: func(id string, document []byte) { b.put(jobKey(id), document) }, Steps: 1500, Jobs: 300,
+		Seed: seed(b.t)}
 	switch {
 	case remote():
 		h.Steps, h.Jobs = 600, 100

@@ -36,34 +36,53 @@ func (q *Queue) examine(ctx context.Context, m marker, claiming bool, l *litter)
 	if claiming && r.job.Claimable(q.now(), q.settings) {
 		return &r, nil
 	}
-	r, err = q.repair(ctx, m, r, l)
-	if errors.Is(err, errLost) || errors.Is(err, errConflict) {
-		return &r, nil // someone else is at it
+	after, err := q.repair(ctx, m, r, l)
+	switch core.CodeOf(err) {
+	case core.CodeQueueContention, core.CodeQueueJobDamaged:
+		return &r, nil // whoever meets the marker next looks again
+	case core.CodeQueueJobNotFound:
+		return nil, nil
 	}
-	return &r, missing(err)
+	if errors.Is(err, errUnchanged) {
+		return &r, nil
+	}
+	return &after, err
 }
 
-// repair puts a marker right that was met with its job. errLost means that the
-// job changed meanwhile.
-func (q *Queue) repair(ctx context.Context, m marker, r record, l *litter) (record, error) {
-	now := q.now()
+// repair puts a marker right that was met with its job. It returns the job as it
+// then is, with errUnchanged when this call changed nothing: there was no need,
+// or someone else was faster.
+func (q *Queue) repair(ctx context.Context, m marker, met record, l *litter) (record, error) {
+	after, err := q.update(ctx, met, l, func(r record, now core.Instant) (change, error) {
+		switch {
+		case r.job.Exhausted(now, q.settings):
+			return change{job: r.job.DeadLettered(now)}, nil
+		case r.etag != met.etag:
+			return change{}, errUnchanged
+		}
+		return tidy(m, r, now)
+	})
+	if err != nil && !errors.Is(err, errUnchanged) {
+		return after, err
+	}
+	// Done is for ever, and whoever replaced the document has fenced the marker.
+	unnameable := after.job.Status == core.ArchiveDone || after.etag != met.etag
+	if unnameable && after.stamp.marker != m.key {
+		l.add(m.key)
+	}
+	return after, err
+}
+
+// tidy decides what a marker needs whose job is no crash loop.
+func tidy(m marker, r record, now core.Instant) (change, error) {
 	named := m.key == r.stamp.marker
 	switch {
-	case r.job.Exhausted(now, q.settings):
-		next, err := q.apply(ctx, r, change{job: r.job.DeadLettered(now)}, l)
-		if err == nil {
-			l.add(m.key)
-		}
-		return next, err
-	case r.job.Status == core.ArchiveDone && !named:
-		l.add(m.key) // done is for ever: nothing will name it
-		return r, nil
 	case named && early(m, r.job, now):
-		return q.apply(ctx, r, change{job: r.job}, l)
-	case named || !m.writtenBefore(now.Add(-grace)):
-		return r, nil
+		return change{job: r.job}, nil
+	case named || r.job.Status == core.ArchiveDone || !m.writtenBefore(now.Add(-grace)):
+		return change{}, errUnchanged
 	}
-	return q.fence(ctx, m, r, l)
+	return fence(r), nil
 }
 
 // early tells whether the marker's moment has come while the lease lives on.
@@ -74,13 +93,7 @@ func early(m marker, j core.ArchiveJob, now core.Instant) bool {
 // fence makes it safe to delete a marker that the job does not name. Its writer
 // may be about to replace the document that was just read: replacing it first,
 // by the same job, makes that write fail, and the writer announces anew.
-func (q *Queue) fence(ctx context.Context, m marker, r record, l *litter) (record, error) {
-	next, err := q.apply(ctx, r, change{job: r.job, marked: true}, l)
-	if err == nil {
-		l.add(m.key)
-	}
-	return next, err
-}
+func fence(r record) change { return change{job: r.job, marked: true} }
 
 // orphan finishes the enqueue that left the marker and no job. A marker of a job
 // that was removed since is cleared.

@@ -2,10 +2,14 @@ package s3queue
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"drawbridge/core"
 )
@@ -65,6 +69,70 @@ func TestAMarkerThatIsClearedUnderASlowWriterIsAnnouncedAnew(t *testing.T) {
 	}
 	if again := b.claim(q); again.ID != job.ID {
 		t.Fatal("the released job has no marker")
+	}
+}
+
+// A meeting lets something happen right before a process replaces a document.
+type meeting struct {
+	over  aws.HTTPClient
+	first func()
+	once  sync.Once
+}
+
+func (m *meeting) Do(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut && r.Header.Get("If-Match") != "" {
+		m.once.Do(m.first)
+	}
+	return m.over.Do(r)
+}
+
+// The completion below has announced that the job is done and stands still until
+// the sweep is about to clear that marker as a dead writer's.
+func TestACompletionThatLandsWhileItsMarkerIsClearedIsCounted(t *testing.T) {
+	b := newBed(t)
+	q := b.queue(b.config.HTTPClient)
+	b.enqueue(q, request("x", 1))
+	job := b.claim(q)
+
+	slow := newNetwork(b.config.HTTPClient)
+	thaw := slow.FreezeAfter(2) // the document read, the marker written
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.queue(slow).Complete(t.Context(), doneWith(job))
+		ended <- err
+	}()
+	for slow.Requests() < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	b.clock.Advance(2 * settleMargin)
+	var completed error
+	b.sweep(b.queue(&meeting{over: b.config.HTTPClient, first: func() { thaw(); completed = <-ended }}))
+	stats, err := q.Stats(t.Context())
+	if completed != nil || err != nil || stats.Completed != 1 || stats.Total() != 1 {
+		t.Fatalf("completed with %v; stats %+v, %v", completed, stats, err)
+	}
+}
+
+func TestAJobThatIsRemovedWhileItIsPutRightFailsNobody(t *testing.T) {
+	for name, pass := range map[string]func(*Queue) error{
+		"claim": func(q *Queue) error {
+			_, err := q.Claim(t.Context(), core.ArchiveClaim{Owner: "w", Max: 1})
+			return err
+		},
+		"sweep": func(q *Queue) error { _, err := q.Sweep(t.Context()); return err },
+	} {
+		b := newBed(t)
+		q := b.queue(b.config.HTTPClient)
+		job := b.enqueue(q, request("x", 1))
+		for range core.DefaultArchiveSettings().MaxAttempts {
+			b.claim(q)
+			b.clock.Advance(core.DefaultArchiveSettings().Lease)
+		}
+		var removed error
+		err := pass(b.queue(&meeting{over: b.config.HTTPClient, first: func() { _, removed = q.Remove(t.Context(), job.ID) }}))
+		if err != nil || removed != nil {
+			t.Fatalf("the %s failed with %v, the removal with %v", name, err, removed)
+		}
 	}
 }
 

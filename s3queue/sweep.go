@@ -177,13 +177,15 @@ func (s *sweep) rollUp(ctx context.Context) error {
 		}
 	}
 	var l litter
-	for i, r := range records {
-		if r != nil && r.stamp.marker == marks[i].key {
+	for i, m := range marks {
+		r, err := s.confirm(ctx, m, records[i], &l)
+		if err != nil {
+			return err
+		}
+		if r != nil {
 			roll.count(kindOf(r.job))
 			s.counted.Add(1)
 			s.addLeftovers(&l, r.job.ID)
-		} else if err := s.dismiss(ctx, marks[i], r, &l); err != nil {
-			return err
 		}
 	}
 	roll.Through = marks[len(marks)-1].key
@@ -219,16 +221,23 @@ func (s *sweep) addLeftovers(l *litter, id string) {
 	}
 }
 
-// dismiss clears a done marker that its job does not name.
-func (s *sweep) dismiss(ctx context.Context, m marker, r *record, l *litter) error {
-	if r == nil {
-		return nil // damaged or gone: it proves nothing, and nothing asks for it again
+// confirm returns the job that a done marker was listed with if the marker is
+// the job's own, and otherwise clears the marker. A marker of a damaged job or
+// of none proves nothing, and nothing asks for it again.
+func (s *sweep) confirm(ctx context.Context, m marker, r *record, l *litter) (*record, error) {
+	if r == nil || r.stamp.marker == m.key {
+		return r, nil
 	}
-	_, err := s.queue.repair(ctx, m, *r, l)
-	if errors.Is(err, errLost) || errors.Is(err, errConflict) {
-		return nil
+	after, err := s.queue.repair(ctx, m, *r, l)
+	switch {
+	case core.CodeOf(err) == core.CodeQueueJobNotFound:
+		return nil, nil
+	case err != nil && !errors.Is(err, errUnchanged):
+		return nil, err
+	case after.stamp.marker != m.key:
+		return nil, nil
 	}
-	return missing(err)
+	return &after, nil // its writer, slow and alive, came to it meanwhile
 }
 
 func (r *rollup) count(kind string) {

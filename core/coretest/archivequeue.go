@@ -25,6 +25,8 @@ type ArchiveHarness struct {
 	Overwrite func(id string, document []byte)
 	// Steps is how long the random tests are, Jobs how many the fleet works on.
 	Steps, Jobs int
+	// Seed repeats a run of the random operations; 0 draws one.
+	Seed uint64
 }
 
 // ArchiveCaller is one process that uses the queue, and its network.

@@ -355,6 +355,26 @@ func testArchiveFaults(t *testing.T, open func(*testing.T) *archive) {
 		})
 	}
 
+	t.Run("conflicts keep no claim and no sweep from dead-lettering the crash loop it comes past", func(t *testing.T) {
+		for name, pass := range map[string]func(*archive, ArchiveCaller){
+			"claim": func(a *archive, c ArchiveCaller) { a.claimBy(c, core.ArchiveClaim{}) },
+			"sweep": func(a *archive, c ArchiveCaller) { _, err := c.Sweep(a.ctx); a.must(err) },
+		} {
+			a := open(t)
+			job := a.enqueue(observe("x", 1)).Job
+			for range archiveDefaults.MaxAttempts {
+				a.claim()
+				a.Clock.Advance(archiveDefaults.Lease)
+			}
+			caller := a.Caller()
+			caller.Network.Conflict(2)
+			pass(a, caller)
+			if got := a.get(job.ID); got.Status != core.ArchiveFailed || got.LastError.Code != core.ArchiveLeaseExhausted {
+				t.Fatalf("the %s left the crash loop at %+v", name, got)
+			}
+		}
+	})
+
 	t.Run("a worker whose answer is lost has its operation once, whatever it was", func(t *testing.T) {
 		for _, name := range []string{"progress", "complete", "release", "fail", "renew"} {
 			a := open(t)

@@ -2,6 +2,7 @@ package coretest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -176,9 +177,9 @@ func testArchiveDamage(t *testing.T, open func(*testing.T) *archive) {
 func testArchiveModel(t *testing.T, open func(*testing.T) *archive) {
 	for _, faulty := range []bool{false, true} {
 		t.Run(fmt.Sprintf("random operations give what the model gives, with faults %t", faulty), func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
 			a := open(t)
+			seed := cmp.Or(a.Seed, rand.Uint64())
+			t.Logf("DRAWBRIDGE_SEED=%d", seed)
 			d := duel{archive: a, seed: seed, random: rand.New(rand.NewPCG(seed, 1)),
 				model:  NewArchiveModel(a.Clock, archiveDefaults, core.NewIDs(a.Clock, zeros{})),
 				leases: map[string]string{}}
