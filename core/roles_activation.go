@@ -252,17 +252,16 @@ func (b board) plan(wish roleWish, activationID string, u float64) rolePlan {
 		next.BlockedReason = blockedNoCandidate
 		return b.step(next, DispositionStarted)
 	}
-	return b.elect(wish, activationID, u)
+	return b.elect(activationID, u)
 }
 
 // standing tells whether the role needs nothing now: it is held, or somebody is
 // on the way. A sweep moves its due entry to where it belongs.
 func (b board) standing(wish roleWish) (rolePlan, bool) {
 	r := b.Role
-	current := r.CharterAckedEpoch.Set && r.CharterAckedEpoch.Value == r.Epoch && b.isCharterCurrent()
 	var disposition Disposition
 	switch {
-	case r.isHeld(b.holder(), b.now) && (wish.trigger == triggerSweep || current && wish.trigger != TriggerCharterIssued):
+	case r.isHeld(b.holder(), b.now) && (wish.trigger == triggerSweep || b.isCharterAcknowledged() && wish.trigger != TriggerCharterIssued):
 		disposition = DispositionAlreadyActive
 	case r.isHeld(b.holder(), b.now) && r.HolderLeaseExpires != 0 && r.Successor != "":
 		disposition = DispositionJoined // a hand-over with a grace
@@ -280,6 +279,12 @@ func (b board) standing(wish roleWish) (rolePlan, bool) {
 		plan.next.DueAt, plan.write = due, true
 	}
 	return plan, true
+}
+
+// isCharterAcknowledged tells whether the holder knows the charter that is in force.
+func (b board) isCharterAcknowledged() bool {
+	acked := b.Role.CharterAckedEpoch
+	return acked.Set && acked.Value == b.Role.Epoch && b.isCharterCurrent()
 }
 
 func (b board) isCharterCurrent() bool {
@@ -320,7 +325,7 @@ func (b board) welcome(agentID, activationID string) rolePlan {
 
 // elect reserves the best candidate. A holder that let its deadline pass is
 // excluded for a while, in the same write.
-func (b board) elect(wish roleWish, activationID string, u float64) rolePlan {
+func (b board) elect(activationID string, u float64) rolePlan {
 	r := b.Role
 	missed := r.State == RoleProbing && r.Holder != "" && passed(r.ActivationDeadline, b.now)
 	failed := Opt[RoleCandidate]{}
@@ -499,7 +504,7 @@ func (h *Hub) AcknowledgeRole(ctx context.Context, r AckRoleRequest) (RoleAcked,
 		ActivationID: r.ActivationID, CharterVersion: r.CharterVersion, WriteStamp: h.stamp(now),
 	}
 	if r.HolderAgentID != r.AgentID || r.CharterWire != r.Wire || r.CharterEpoch != r.Epoch {
-		return RoleAcked{}, h.refuseAck(ctx, r, write, identity)
+		return RoleAcked{}, h.refuseAck(ctx, r, write)
 	}
 	var role Role
 	var value RoleValue
@@ -593,7 +598,7 @@ func (a RoleAck) judge(r AckRoleRequest, role Role, now Instant) Code {
 
 // refuseAck refuses an acknowledgement that contradicts itself, by whatever
 // comes first in the contract's order.
-func (h *Hub) refuseAck(ctx context.Context, r AckRoleRequest, a RoleAck, identity Identity) error {
+func (h *Hub) refuseAck(ctx context.Context, r AckRoleRequest, a RoleAck) error {
 	role, err := h.roles.ReadRole(ctx, r.Wire)
 	if err != nil {
 		return fmt.Errorf("read role: %w", err)

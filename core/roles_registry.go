@@ -166,8 +166,7 @@ func (p RolePatch) due(now Instant) Instant {
 //
 // Errors: as CompareAndSetRole but for NOT_FOUND and INVALID_CAS.
 func (h *Hub) ReserveRole(ctx context.Context, r RoleReservation) (RoleOutcome, error) {
-	key, err := ParseRoleWire(r.Wire)
-	if err != nil {
+	if _, err := ParseRoleWire(r.Wire); err != nil {
 		return RoleOutcome{}, err
 	}
 	if err := r.Patch.validate(); err != nil {
@@ -175,7 +174,8 @@ func (h *Hub) ReserveRole(ctx context.Context, r RoleReservation) (RoleOutcome, 
 	}
 	now := h.clock.Now()
 	r.complete(InstantOf(now), h.ids)
-	seen := AbsentRole(key, r.Wire)
+	var seen Role
+	var err error
 	if r.Version.Set && !r.Patch.PreviousHolder.Set {
 		done, err := h.roles.UpdateRole(ctx, r.update(h.stamp(now)))
 		if err != nil {

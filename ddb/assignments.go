@@ -315,12 +315,12 @@ func (s *Store) JobShards() int { return jobShards }
 // nothing; the keys read and 1 read unit per 4 KB a job. IAM: Query on the index
 // due, BatchGetItem.
 func (s *Store) DueJobs(ctx context.Context, shard int, now core.Instant, after string, limit int) (core.DueJobPage, error) {
-	due, err := s.duePartition(ctx, jobPartition(shard), now, after, limit)
+	due, items, err := s.dueItems(ctx, jobPartition(shard), now, after, limit)
 	if err != nil {
 		return core.DueJobPage{}, err
 	}
 	page := core.DueJobPage{Oldest: due.oldest, Next: due.next}
-	page.Jobs, err = readJobs(due.items)
+	page.Jobs, err = readJobs(items)
 	return page, err
 }
 

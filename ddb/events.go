@@ -56,25 +56,12 @@ func (s *Store) ReadJobEvents(ctx context.Context, jobID string, after int64, li
 // DueEvents reads a page of one shard's entries; they name their jobs. Cost: 1
 // request and the keys read. IAM: Query on the index due.
 func (s *Store) DueEvents(ctx context.Context, shard int, now core.Instant, after string, limit int) (core.DueEventPage, error) {
-	from := "0"
-	if after != "" {
-		from = after + "\x00" // the least text after it
-	}
-	entries, more, err := s.keys(ctx, query{
-		index: dueIndex, condition: "due_pk = :pk AND due_sk BETWEEN :from AND :to", limit: limit,
-		values: item{":pk": text(relayPartition(shard)), ":from": text(from), ":to": text(duePrefix(now + 1))},
-	})
-	if err != nil || len(entries) == 0 {
+	due, err := s.dueInOne(ctx, relayPartition(shard), now, after, limit)
+	if err != nil {
 		return core.DueEventPage{}, err
 	}
-	var page core.DueEventPage
-	if page.Oldest, err = deadlineOf(sortValue(entries[0], dueSK)); err != nil {
-		return page, core.Wrap(core.CodeInternal, "the store holds a due entry this hub cannot read", err)
-	}
-	if more {
-		page.Next = sortValue(entries[len(entries)-1], dueSK)
-	}
-	for _, entry := range entries {
+	page := core.DueEventPage{Oldest: due.oldest, Next: due.next}
+	for _, entry := range due.entries {
 		id := strings.TrimPrefix(sortValue(entry, pk), eventPartition(""))
 		if !slices.Contains(page.JobIDs, id) {
 			page.JobIDs = append(page.JobIDs, id)

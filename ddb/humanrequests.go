@@ -169,12 +169,12 @@ func readHumanRequests(items []item) ([]core.HumanRequest, error) {
 // is nothing; the keys read and 1 read unit per 4 KB a request. IAM: Query on the
 // index due, BatchGetItem.
 func (s *Store) DueHumanRequests(ctx context.Context, shard int, now core.Instant, after string, limit int) (core.DueHumanPage, error) {
-	due, err := s.duePartition(ctx, humanPartition(shard), now, after, limit)
+	due, items, err := s.dueItems(ctx, humanPartition(shard), now, after, limit)
 	if err != nil {
 		return core.DueHumanPage{}, err
 	}
 	page := core.DueHumanPage{Oldest: due.oldest, Next: due.next}
-	page.Requests, err = readHumanRequests(due.items)
+	page.Requests, err = readHumanRequests(items)
 	return page, err
 }
 

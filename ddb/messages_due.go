@@ -31,25 +31,12 @@ func (s *Store) DueFanouts(ctx context.Context, shard int, now core.Instant, aft
 }
 
 func (s *Store) dueDeliveries(ctx context.Context, partition string, now core.Instant, after string, limit int) (core.DueDeliveries, error) {
-	from := "0"
-	if after != "" {
-		from = after + "\x00" // the least text after it
-	}
-	entries, more, err := s.keys(ctx, query{
-		index: dueIndex, condition: "due_pk = :pk AND due_sk BETWEEN :from AND :to", limit: limit,
-		values: item{":pk": text(partition), ":from": text(from), ":to": text(duePrefix(now + 1))},
-	})
-	if err != nil || len(entries) == 0 {
+	due, err := s.dueInOne(ctx, partition, now, after, limit)
+	if err != nil || len(due.entries) == 0 {
 		return core.DueDeliveries{}, err
 	}
-	var page core.DueDeliveries
-	if page.Oldest, err = deadlineOf(sortValue(entries[0], dueSK)); err != nil {
-		return page, core.Wrap(core.CodeInternal, "the store holds a due entry this hub cannot read", err)
-	}
-	if more {
-		page.Next = sortValue(entries[len(entries)-1], dueSK)
-	}
-	items, err := s.itemsOf(ctx, entries)
+	page := core.DueDeliveries{Oldest: due.oldest, Next: due.next}
+	items, err := s.itemsOf(ctx, due.entries)
 	if err != nil {
 		return page, err
 	}

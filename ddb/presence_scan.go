@@ -134,43 +134,16 @@ func (s *Store) readAgents(ctx context.Context, ids []string) ([]core.Agent, err
 // requests and a batch, the keys read and 1 read unit an agent. IAM: Query on
 // the index due, BatchGetItem.
 func (s *Store) DueAgents(ctx context.Context, scan core.DueScan) (core.DuePage, error) {
-	from := "0"
-	if scan.After != "" {
-		from = scan.After + "\x00" // the least text after it
-	}
-	m, err := s.merge(ctx, agentShards, dueSK, scan.Limit, func(shard int) query {
-		return query{
-			index:     dueIndex,
-			condition: "due_pk = :pk AND due_sk BETWEEN :from AND :before",
-			values: item{
-				":pk":     text(agentPartition(shard)),
-				":from":   text(from),
-				":before": text(duePrefix(scan.Before)),
-			},
-			limit: scan.Limit,
-		}
-	})
-	if err != nil || len(m.entries) == 0 {
+	due, err := s.dueInAll(ctx, agentShards, agentPartition, scan)
+	if err != nil || len(due.entries) == 0 {
 		return core.DuePage{}, err
 	}
-	return s.duePage(ctx, m)
-}
-
-func (s *Store) duePage(ctx context.Context, m merged) (core.DuePage, error) {
-	var page core.DuePage
-	var err error
-	if page.Oldest, err = deadlineOf(sortValue(m.entries[0], dueSK)); err != nil {
-		return page, core.Wrap(core.CodeInternal, "the store holds a due entry this hub cannot read", err)
-	}
-	if m.more {
-		page.Next = sortValue(m.entries[len(m.entries)-1], dueSK)
-	}
-	ids := make([]string, 0, len(m.entries))
-	for _, entry := range m.entries {
+	ids := make([]string, 0, len(due.entries))
+	for _, entry := range due.entries {
 		ids = append(ids, agentIDOf(sortValue(entry, pk)))
 	}
-	page.Agents, err = s.readAgents(ctx, ids)
-	return page, err
+	agents, err := s.readAgents(ctx, ids)
+	return core.DuePage{Agents: agents, Oldest: due.oldest, Next: due.next}, err
 }
 
 // TransitionAgent is one UpdateItem on what the sweep saw. The lease being the

@@ -68,28 +68,12 @@ func (s *Store) ScanReflexion(ctx context.Context, scan core.ReflexionScan) (cor
 // then their items. Cost: 2 round trips (1 when nothing is due); 4 index requests
 // and a batch. IAM: Query on the index due, BatchGetItem.
 func (s *Store) DueReflexion(ctx context.Context, scan core.DueScan) (core.ReflexionDuePage, error) {
-	from := "0"
-	if scan.After != "" {
-		from = scan.After + "\x00" // the least text after it
-	}
-	m, err := s.merge(ctx, reflexionShards, dueSK, scan.Limit, func(shard int) query {
-		return query{
-			index: dueIndex, condition: "due_pk = :pk AND due_sk BETWEEN :from AND :before", limit: scan.Limit,
-			values: item{":pk": text(reflexionDuePartition(shard)), ":from": text(from), ":before": text(duePrefix(scan.Before))},
-		}
-	})
-	if err != nil || len(m.entries) == 0 {
+	due, err := s.dueInAll(ctx, reflexionShards, reflexionDuePartition, scan)
+	if err != nil || len(due.entries) == 0 {
 		return core.ReflexionDuePage{}, err
 	}
-	var page core.ReflexionDuePage
-	if page.Oldest, err = deadlineOf(sortValue(m.entries[0], dueSK)); err != nil {
-		return page, core.Wrap(core.CodeInternal, "the store holds a due entry this hub cannot read", err)
-	}
-	if m.more {
-		page.Next = sortValue(m.entries[len(m.entries)-1], dueSK)
-	}
-	page.Entries, err = s.reflexionsOf(ctx, m.entries)
-	return page, err
+	entries, err := s.reflexionsOf(ctx, due.entries)
+	return core.ReflexionDuePage{Entries: entries, Oldest: due.oldest, Next: due.next}, err
 }
 
 // reflexionsOf reads the entries that index entries name, in their order. One

@@ -582,28 +582,12 @@ func (s *Store) rolesOf(ctx context.Context, entries []item) ([]core.Role, error
 // their roles. Cost: 2 round trips (1 when nothing is due); 4 index requests and
 // a batch. IAM: Query on the index due, BatchGetItem.
 func (s *Store) DueRoles(ctx context.Context, scan core.DueScan) (core.DueRolePage, error) {
-	from := "0"
-	if scan.After != "" {
-		from = scan.After + "\x00" // the least text after it
-	}
-	m, err := s.merge(ctx, roleShards, dueSK, scan.Limit, func(shard int) query {
-		return query{
-			index: dueIndex, condition: "due_pk = :pk AND due_sk BETWEEN :from AND :before", limit: scan.Limit,
-			values: item{":pk": text(rolePartition(shard)), ":from": text(from), ":before": text(duePrefix(scan.Before))},
-		}
-	})
-	if err != nil || len(m.entries) == 0 {
+	due, err := s.dueInAll(ctx, roleShards, rolePartition, scan)
+	if err != nil || len(due.entries) == 0 {
 		return core.DueRolePage{}, err
 	}
-	var page core.DueRolePage
-	if page.Oldest, err = deadlineOf(sortValue(m.entries[0], dueSK)); err != nil {
-		return page, core.Wrap(core.CodeInternal, "the store holds a due entry this hub cannot read", err)
-	}
-	if m.more {
-		page.Next = sortValue(m.entries[len(m.entries)-1], dueSK)
-	}
-	page.Roles, err = s.rolesOf(ctx, m.entries)
-	return page, err
+	roles, err := s.rolesOf(ctx, due.entries)
+	return core.DueRolePage{Roles: roles, Oldest: due.oldest, Next: due.next}, err
 }
 
 const (

@@ -312,25 +312,26 @@ func pipelineWalk(b *sharedBench, seed uint64) {
 			if version != m.version {
 				b.t.Fatalf("seed %d, step %d: init has version %d, want %d", seed, step, version, m.version)
 			}
-		} else {
-			to := phases[random.IntN(len(phases))]
-			most := m.max
-			if most == 0 {
-				most = 3
+			stop()
+			continue
+		}
+		to := phases[random.IntN(len(phases))]
+		most := m.max
+		if most == 0 {
+			most = 3
+		}
+		allowed := leads(m.phase, to) && (to != "fix" || m.fixes < most)
+		p, err := b.advance(team, to)
+		if allowed != (err == nil) {
+			b.t.Fatalf("seed %d, step %d: %s to %s with %d fixes of %d: %v", seed, step, m.phase, to, m.fixes, m.max, err)
+		}
+		if allowed {
+			if m.version++; to == "fix" {
+				m.fixes++
 			}
-			allowed := leads(m.phase, to) && (to != "fix" || m.fixes < most)
-			p, err := b.advance(team, to)
-			if allowed != (err == nil) {
-				b.t.Fatalf("seed %d, step %d: %s to %s with %d fixes of %d: %v", seed, step, m.phase, to, m.fixes, m.max, err)
-			}
-			if allowed {
-				if m.version++; to == "fix" {
-					m.fixes++
-				}
-				m.phase = to
-				if p.Phase != to || p.FixAttempt != m.fixes || p.Version != m.version {
-					b.t.Fatalf("seed %d, step %d: the pipeline is %+v, the model %+v", seed, step, p, *m)
-				}
+			m.phase = to
+			if p.Phase != to || p.FixAttempt != m.fixes || p.Version != m.version {
+				b.t.Fatalf("seed %d, step %d: the pipeline is %+v, the model %+v", seed, step, p, *m)
 			}
 		}
 		stop()
