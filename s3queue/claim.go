@@ -98,6 +98,9 @@ func placeOf(at, enqueued core.Instant, id string) string {
 	return join(timeKey(at), timeKey(enqueued), id)
 }
 
+// endOfPlaces is after every place.
+const endOfPlaces = "~"
+
 type taken struct {
 	place string
 	job   core.ArchiveJob
@@ -193,26 +196,59 @@ func (s *scan) take(ctx context.Context, n int) error {
 	chunk := slices.Clone(s.waiting[from : from+size])
 	s.waiting = slices.Delete(s.waiting, from, from+size)
 
-	found := make([]*record, size)
-	errs := make([]error, size)
-	each(size, func(i int) { found[i], errs[i] = s.look(ctx, chunk[i].marker) })
-	if err := errors.Join(errs...); err != nil {
+	sightings, err := s.sight(ctx, chunk)
+	if err != nil {
 		return err
 	}
-	var wanted []int
-	for i, r := range found {
-		switch {
-		case r == nil:
-		case s.deferred(chunk[i], *r):
-		case len(wanted) < s.claim.Max-len(s.taken):
-			wanted = append(wanted, i)
-		}
+	room, bound := s.claim.Max-len(s.taken), s.bound(from)
+	tried := 0
+	for tried < min(room, len(sightings)) && sightings[tried].place <= bound {
+		tried++
 	}
-	each(len(wanted), func(n int) {
-		i := wanted[n]
-		errs[i] = s.lease(ctx, chunk[i], *found[i])
-	})
+	for _, left := range sightings[tried:] {
+		s.wait(left.candidate)
+	}
+	errs := make([]error, tried)
+	each(tried, func(i int) { errs[i] = s.lease(ctx, sightings[i]) })
 	return errors.Join(errs...)
+}
+
+// A sighting is a candidate whose job was read, at the job's own place.
+type sighting struct {
+	candidate
+	record record
+}
+
+// sight reads candidates and returns those that the claim wants, in order.
+func (s *scan) sight(ctx context.Context, chunk []candidate) ([]sighting, error) {
+	found := make([]*record, len(chunk))
+	errs := make([]error, len(chunk))
+	each(len(chunk), func(i int) { found[i], errs[i] = s.look(ctx, chunk[i].marker) })
+	var sightings []sighting
+	for i, r := range found {
+		if r == nil {
+			continue
+		}
+		at, _ := r.job.ClaimableAt()
+		c := chunk[i]
+		c.place = max(c.place, placeOf(at, r.job.EnqueuedAt, r.job.ID))
+		sightings = append(sightings, sighting{c, *r})
+	}
+	slices.SortFunc(sightings, func(a, b sighting) int { return cmp.Compare(a.place, b.place) })
+	return sightings, errors.Join(errs...)
+}
+
+// bound is the place up to which a job is before all those not read yet, of
+// which the waiting ones from an index on count: a job that became claimable
+// later than its marker says lets them have their turn first.
+func (s *scan) bound(from int) string {
+	if from < len(s.waiting) {
+		return s.waiting[from].place
+	}
+	if s.all || s.listed >= core.MaxArchiveCandidates {
+		return endOfPlaces
+	}
+	return s.frontier
 }
 
 // start chooses where to begin among the candidates: with the first, or at a
@@ -222,18 +258,6 @@ func (s *scan) start(room int) int {
 		return 0
 	}
 	return int(s.queue.random() * float64(min(crowdWindow, room)+1))
-}
-
-// deferred puts a candidate back whose job became claimable later than its
-// marker says, so that others get their turn before it.
-func (s *scan) deferred(c candidate, r record) bool {
-	at, _ := r.job.ClaimableAt()
-	place := placeOf(at, r.job.EnqueuedAt, r.job.ID)
-	if place <= c.place {
-		return false
-	}
-	s.wait(candidate{c.marker, place})
-	return true
 }
 
 // look reads a candidate; nil when the claim does not want it.
@@ -257,9 +281,9 @@ func (s *scan) look(ctx context.Context, m marker) (*record, error) {
 
 // lease claims a job that was just read, unless another claim is faster: then
 // that job is not to be had, and there are other candidates.
-func (s *scan) lease(ctx context.Context, c candidate, r record) error {
+func (s *scan) lease(ctx context.Context, c sighting) error {
 	q := s.queue
-	next, err := q.update(ctx, r, &s.litter, func(r record, now core.Instant) (change, error) {
+	next, err := q.update(ctx, c.record, &s.litter, func(r record, now core.Instant) (change, error) {
 		if !r.job.Claimable(now, q.settings) || !s.claim.Wants(r.job) {
 			return change{}, errUnchanged
 		}

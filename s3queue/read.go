@@ -108,12 +108,16 @@ func (q *Queue) marks(ctx context.Context, list listing, limit int) (marks []mar
 	return q.selectMarks(ctx, list, limit, "", openPrefix, donePrefix)
 }
 
-// orderedMarks pages through markers whose keys are in the list's order.
+// orderedMarks pages through markers whose keys are in the list's order. Of the
+// dead letters, which their keys tell apart by the job, each job counts once.
 func (q *Queue) orderedMarks(ctx context.Context, prefix, after string, limit int) ([]marker, bool, error) {
 	var marks []marker
 	more := false
 	err := q.walkPages(ctx, prefix, after, limit, func(key string) bool {
 		m, ok := parseMarker(key)
+		if ok && m.kind == kindFailed && len(marks) > 0 && sameJob(marks[len(marks)-1], m) {
+			return true
+		}
 		if ok && len(marks) == limit {
 			more = true
 			return false
@@ -165,13 +169,18 @@ func (f *firstMarks) add(m marker) {
 
 func (f *firstMarks) sorted() []marker {
 	slices.SortFunc(f.marks, func(a, b marker) int { return cmp.Compare(f.order(a), f.order(b)) })
-	f.marks = slices.CompactFunc(f.marks, func(a, b marker) bool { return a.id == b.id })
+	f.marks = slices.CompactFunc(f.marks, sameJob)
 	f.marks = f.marks[:min(len(f.marks), f.limit)]
 	return f.marks
 }
 
+// sameJob tells markers of one job from those of a job that was removed and
+// enqueued again since.
+func sameJob(a, b marker) bool { return a.id == b.id && a.enqueued == b.enqueued }
+
 // readPage reads the jobs of the markers, and keeps those that are what the
-// list is of: a marker may be stale, or another of the same job.
+// list is of: a marker may be stale, another of the same job, or of one with
+// the same id that was removed.
 func (q *Queue) readPage(ctx context.Context, marks []marker, status core.ArchiveStatus) (core.ArchivePage, error) {
 	records, damaged, err := q.readAll(ctx, marks)
 	if err != nil {
@@ -182,6 +191,7 @@ func (q *Queue) readPage(ctx context.Context, marks []marker, status core.Archiv
 		switch {
 		case r == nil || status != "" && r.job.Status != status:
 		case status == core.ArchiveDone && r.stamp.marker != marks[i].key:
+		case r.job.EnqueuedAt != marks[i].enqueued:
 		default:
 			page.Jobs = append(page.Jobs, r.job)
 		}

@@ -193,6 +193,60 @@ func TestARemovalCutShortLeavesADeadLetter(t *testing.T) {
 	}
 }
 
+func TestAStaleMarkerTakesNoTurnOfAFilteredClaim(t *testing.T) {
+	b := newBed(t)
+	q := b.queue(b.config.HTTPClient)
+	job := b.enqueue(q, request("x", 1))
+	b.clock.Advance(time.Second)
+	b.enqueue(q, request("y", 1))
+	if err := q.announce(t.Context(), markerOf(job, newNonce(q.ids)).key, nil); err != nil {
+		t.Fatal(err)
+	}
+	out, err := q.Claim(t.Context(), core.ArchiveClaim{Owner: "w", Max: 2, PathPrefix: "/"})
+	if err != nil || len(out.Jobs) != 2 {
+		t.Fatalf("the claim got %d of 2 jobs: %v", len(out.Jobs), err)
+	}
+}
+
+func TestAJobWithStaleMarkersIsListedOnce(t *testing.T) {
+	b := newBed(t)
+	q := b.queue(b.config.HTTPClient)
+	job := b.enqueue(q, request("x", 1))
+	b.clock.Advance(time.Second)
+	b.enqueue(q, request("y", 1))
+	for range core.DefaultArchiveSettings().MaxAttempts {
+		costs{b, q}.claim(2)
+		b.clock.Advance(core.DefaultArchiveSettings().Lease)
+	}
+	b.sweep(q)
+	letter, err := q.read(t.Context(), job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := letter.job // one of the same id, enqueued and removed before
+	removed.EnqueuedAt = removed.EnqueuedAt.Add(-time.Hour)
+	for _, stale := range []core.ArchiveJob{letter.job, removed} {
+		if err := q.announce(t.Context(), markerOf(stale, newNonce(q.ids)).key, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, status := range []core.ArchiveStatus{core.ArchiveFailed, ""} {
+		for limit := 1; limit <= 4; limit++ {
+			listed, cursor := 0, ""
+			for more := true; more; more = cursor != "" {
+				page, err := q.List(t.Context(), core.ArchiveQuery{Status: status, Limit: limit, Cursor: cursor})
+				if err != nil {
+					t.Fatal(err)
+				}
+				listed, cursor = listed+len(page.Jobs), page.Cursor
+			}
+			if listed != 2 {
+				t.Errorf("the list of %q by %d has %d jobs, want 2", status, limit, listed)
+			}
+		}
+	}
+}
+
 func TestTheIndexHoldsNothingButWhatTheJobsNeed(t *testing.T) {
 	b := newBed(t)
 	q := b.queue(b.config.HTTPClient)

@@ -160,6 +160,23 @@ func testArchiveSupersede(t *testing.T, open func(*testing.T) *archive) {
 }
 
 func testArchiveClaim(t *testing.T, open func(*testing.T) *archive) {
+	t.Run("a filtered claim gives a renewed job its turn among those that it reads along", func(t *testing.T) {
+		a := open(t)
+		renewed := a.enqueue(observe("x", 1)).Job
+		a.Clock.Advance(time.Second)
+		a.enqueue(observe("y", 1))
+		job := a.claim()
+		a.Clock.Advance(time.Minute)
+		a.claim()
+		_, err := a.queue.Renew(a.ctx, job.ID, job.Lease.ID)
+		a.must(err)
+		a.Clock.Advance(archiveDefaults.Lease)
+		got := a.claimBy(a.queue, core.ArchiveClaim{PathPrefix: "/home/"})
+		if len(got) != 1 || got[0].ID != renewed.ID {
+			t.Fatalf("the claim got %v, want %s, which was enqueued first", idsOf(got), renewed.ID)
+		}
+	})
+
 	t.Run("jobs are claimed by when they became claimable, then by when they were enqueued, then by id", func(t *testing.T) {
 		a := open(t)
 		a.enqueue(observe("slow", 1))

@@ -312,8 +312,8 @@ func (d *duel) playClaim() {
 	}
 	d.same("claim", got.Jobs, want.Jobs, gotErr, wantErr)
 	d.held = append(d.held, got.Jobs...)
-	if c.Filtered() {
-		// Which crash loops a claim comes past on its way is left to it.
+	if c.Filtered() || len(want.Jobs) == c.Max {
+		// Which crash loops a claim comes past before it stops is left to it.
 		_, err := d.caller().Sweep(d.ctx)
 		d.must(err)
 		_, err = d.model.Sweep(d.ctx)
