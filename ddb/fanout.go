@@ -20,8 +20,9 @@ const (
 	// recipientsPart are the recipients of an item of their own: 500 ids of 512
 	// bytes stay below DynamoDB's 400 KB.
 	recipientsPart = 500
-	// fanoutParallel bounds the puts of one fan-out under way.
-	fanoutParallel = 64
+	// fanoutParallel bounds the puts of one fan-out under way: as many as the
+	// client keeps connections.
+	fanoutParallel = 128
 	// followerPage is the entries read of a topic's shard at once.
 	followerPage = 1000
 )

@@ -130,7 +130,7 @@ func TestHumanRequestsAndAssignmentsCostWhatIsStated(t *testing.T) {
 			c.newRequest(core.HumanQuestion{DeadlineMs: second})
 			c.clock.Advance(time.Second)
 			return func(ctx context.Context) error { _, err := c.core.SweepHumanRequests(ctx); return err }
-		}, spend{2, 10, 9, 5}},
+		}, spend{3, 10, 9, 5}},
 		{"create an assignment", func(c *costs) func(context.Context) error {
 			return func(ctx context.Context) error { _, err := c.assign(ctx, core.AssignRequest{}); return err }
 		}, spend{1, 1, 15, 0}},
@@ -217,7 +217,7 @@ func TestHumanRequestsAndAssignmentsCostWhatIsStated(t *testing.T) {
 		{"sweep of assignments with nothing due", func(c *costs) func(context.Context) error {
 			c.newJob(core.AssignRequest{})
 			return func(ctx context.Context) error { _, err := c.core.SweepJobs(ctx); return err }
-		}, spend{3, 33, 1, 16}},
+		}, spend{4, 33, 1, 16}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
