@@ -1,6 +1,7 @@
 package s3queue
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -143,8 +144,15 @@ func (q *Queue) read(ctx context.Context, id string) (record, error) {
 // get reads an object, of a larger one only so much that its size shows.
 func (q *Queue) get(ctx context.Context, key string, limit int64) (*s3.GetObjectOutput, []byte, error) {
 	out, err := q.s3.GetObject(ctx, &s3.GetObjectInput{Bucket: &q.bucket, Key: &key})
-	if isDenied(err) {
-		return nil, nil, q.deniedOrAbsent(ctx, key, err)
+	for attempt := 1; isDenied(err); attempt++ {
+		if absent, listed := q.isAbsent(ctx, key); listed != nil || absent {
+			return nil, nil, cmp.Or(listed, errAbsent)
+		}
+		if attempt == deniedAttempts {
+			break
+		}
+		// It is there: either it may not be read, or it came after the read.
+		out, err = q.s3.GetObject(ctx, &s3.GetObjectInput{Bucket: &q.bucket, Key: &key})
 	}
 	if err != nil {
 		return nil, nil, refusal(err, false)
@@ -161,18 +169,16 @@ func (q *Queue) get(ctx context.Context, key string, limit int64) (*s3.GetObject
 	return out, data, nil
 }
 
-// deniedOrAbsent tells a refusal from an absence. S3 answers 403 for a missing
-// object to whoever may not list the whole bucket; a listing within the prefix,
-// which the queue always may make, tells them apart.
-func (q *Queue) deniedOrAbsent(ctx context.Context, key string, denied error) error {
+// deniedAttempts is how often a read is refused before the refusal is believed: an
+// object that others remove and make again may be missed once or twice.
+const deniedAttempts = 3
+
+// isAbsent tells an absence from a refusal. S3 answers 403 for a missing object to
+// whoever may not list the whole bucket; a listing within the prefix, which the
+// queue always may make, tells them apart.
+func (q *Queue) isAbsent(ctx context.Context, key string) (bool, error) {
 	keys, _, err := q.page(ctx, key, "", 1)
-	if err != nil {
-		return err
-	}
-	if len(keys) == 0 || keys[0] != key {
-		return errAbsent
-	}
-	return refusal(denied, false)
+	return len(keys) == 0 || keys[0] != key, err
 }
 
 // content is the object of a job: its document, and a line of blanks that spell

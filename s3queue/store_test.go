@@ -120,6 +120,36 @@ func TestAPermissionToListThePrefixesOnlyIsEnough(t *testing.T) {
 	lifecycle(t, b, b.queue(prefixOnly{over: b.config.HTTPClient}))
 }
 
+// lateArrival answers the first read of an object as if it were not there yet.
+type lateArrival struct {
+	over aws.HTTPClient
+	left int
+}
+
+func (l *lateArrival) Do(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/jobs/") && l.left > 0 {
+		l.left--
+		return answer(r, http.StatusForbidden, "AccessDenied"), nil
+	}
+	return l.over.Do(r)
+}
+
+// An object that is made between the read and the listing that explains the
+// read's refusal is no permission failure.
+func TestAnObjectThatArrivesAfterTheReadIsReadAgain(t *testing.T) {
+	b := newBed(t)
+	q := b.queue(b.config.HTTPClient)
+	b.enqueue(q, request("x", 1))
+	id := core.NewArchiveJob(request("x", 1), 0).ID
+	if _, err := b.queue(&lateArrival{over: b.config.HTTPClient, left: 1}).Get(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.queue(&lateArrival{over: b.config.HTTPClient, left: 100}).Get(t.Context(), id)
+	if core.CodeOf(err) != core.CodeInternal {
+		t.Fatalf("a read that stays refused: %v, want %s", err, core.CodeInternal)
+	}
+}
+
 func TestAPermissionFailureIsAnErrorAndNeverAnEmptyQueue(t *testing.T) {
 	b := newBed(t)
 	ctx := t.Context()
