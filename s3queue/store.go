@@ -1,8 +1,8 @@
 package s3queue
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
