@@ -56,6 +56,10 @@ probe: ## Hold the embedded AWS against awsprobe, in memory and durable
 crash: ## Kill the embedded AWS CRASH_ROUNDS times and look for lost writes
 	DRAWBRIDGE_CRASH_ROUNDS=$(CRASH_ROUNDS) go test ./localstack/fakeaws -run Crash -count=1 -timeout 20m -v
 
+.PHONY: fresh
+fresh: ## Run the model tests with fresh seeds (they print them; DRAWBRIDGE_SEED=n repeats one)
+	DRAWBRIDGE_SEED=fresh go test ./ddb ./s3queue -run 'Model|Fault|Conforms' -count=1 -v
+
 .PHONY: template
 template: ## Check template.yaml with cfn-lint and the SAM translator
 	cfn-lint template.yaml
