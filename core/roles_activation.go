@@ -539,14 +539,20 @@ func (h *Hub) readRoleAndValue(ctx context.Context, wire string) (Role, RoleValu
 }
 
 // acknowledged is the role as the acknowledgement left it, whether it was read
-// before that, after it, or when others had written since.
+// before that, after it, or when others had written since. A role that others
+// have written beyond its history's reach tells nothing of it: under a version
+// that is too high the holder would overwrite what it has not seen.
 func (r Role) acknowledged(a RoleAck) Role {
-	if r.State == RoleProbing && r.Epoch == a.Epoch {
-		r = r.step(RoleActive, InstantOf(a.Started), ReasonAcknowledged)
-	} else if left, found := r.at(a.Mark()); found && left.Version == r.Version {
+	left, found := r.at(a.Mark())
+	switch {
+	case found && left.Version == r.Version:
 		return r
-	} else {
+	case found:
 		r = left
+	case r.State == RoleProbing && r.Epoch == a.Epoch && r.CharterAckedEpoch != Some(a.Epoch):
+		r = r.step(RoleActive, InstantOf(a.Started), ReasonAcknowledged)
+	default:
+		r = AbsentRole(r.Key, r.Wire)
 	}
 	r.Epoch, r.ActivationSeq, r.ActivationID, r.State = a.Epoch, a.ActivationSeq, a.ActivationID, RoleActive
 	r.Holder, r.HolderGeneration, r.CharterVersion, r.CharterAckedEpoch = a.Holder, a.Generation, a.CharterVersion, Some(a.Epoch)

@@ -316,6 +316,12 @@ func (u RoleUpdate) Recognise(stands Role) (Role, bool) {
 	return r, found
 }
 
+// Remembers tells whether the history still tells which write made a version; of
+// a version that is yet to come it tells that none did.
+func (r Role) Remembers(version int64) bool {
+	return version > r.Version || slices.ContainsFunc(r.History, func(e RoleEvent) bool { return e.Version == version })
+}
+
 // at is the role as far as its history tells how the write with this mark left
 // it. Epoch and activation_seq grow together, so one tells the other.
 func (r Role) at(mark string) (Role, bool) {

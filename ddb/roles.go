@@ -135,13 +135,19 @@ func (s *Store) UpdateRole(ctx context.Context, u core.RoleUpdate) (core.RoleOut
 		if left, found := u.Recognise(role); found {
 			return core.RoleOutcome{Done: true, Replayed: true, Role: left}, nil
 		}
-		if sent.resent() && role.Version > u.Expected.Version.Value+core.MaxRoleHistory {
-			return core.RoleOutcome{}, core.Refuse(core.CodeOutcomeUnknown, "an answer was lost, and the role's history does not reach back to it; the operation may have happened")
+		if sent.resent() && !role.Remembers(u.Expected.Version.Value+1) {
+			return core.RoleOutcome{}, forgotten()
 		}
 		if moveDue || u.Due == 0 || role.DueAt <= u.Due || role.Version != u.Expected.Version.Value {
 			return core.RoleOutcome{Role: role}, nil
 		}
 	}
+}
+
+// forgotten refuses to tell what became of a write whose answer was lost: the
+// version it would have made has left the role's history.
+func forgotten() error {
+	return core.Refuse(core.CodeOutcomeUnknown, "an answer was lost, and the role's history does not reach back to it; the operation may have happened")
 }
 
 func roleUpdate(u core.RoleUpdate, moveDue bool) update {
@@ -248,7 +254,8 @@ func eventOf(u core.RoleUpdate, version int64) string {
 }
 
 // StepRole is one PutItem on the version that was seen, or one transaction where
-// more than the role has to hold or change.
+// more than the role has to hold or change. A retry of the PutItem is recognised
+// as one of UpdateRole is.
 //
 // Cost: 1 round trip; 1 write unit (2 above 1 KB) and the index entries that
 // change, in a transaction twice the units of the items and 2 for each other
@@ -262,15 +269,21 @@ func (s *Store) StepRole(ctx context.Context, step core.RoleStep) (core.RoleOutc
 		condition, values = "version = :version", item{":version": number(step.Seen.Version)}
 	}
 	if !step.Candidate.Set && !step.Message.Set && !step.Settings.Set && !step.Fence.Set {
-		stands, done, err := s.put(ctx, it, condition, values)
+		var sent attempts
+		stands, done, err := s.putRole(ctx, it, condition, values, &sent)
 		if err != nil || done {
 			return core.RoleOutcome{Done: done, Role: next}, err
 		}
 		role, err := readRole(next.Wire, stands)
-		if err == nil && (isStampOf(stands, step.WriteStamp) || step.IsIn(role)) {
+		switch {
+		case err != nil:
+			return core.RoleOutcome{}, err
+		case isStampOf(stands, step.WriteStamp), step.IsIn(role):
 			return core.RoleOutcome{Done: true, Replayed: true, Role: next}, nil
+		case sent.resent() && !role.Remembers(next.Version):
+			return core.RoleOutcome{}, forgotten()
 		}
-		return core.RoleOutcome{Role: role}, err
+		return core.RoleOutcome{Role: role}, nil
 	}
 	actions := []types.TransactWriteItem{{Put: &types.Put{
 		TableName: aws.String(s.table), Item: it, ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
@@ -289,6 +302,22 @@ func (s *Store) StepRole(ctx context.Context, step core.RoleStep) (core.RoleOutc
 		return core.RoleOutcome{Stale: core.Some(agent)}, err
 	}
 	return core.RoleOutcome{Role: step.Seen}, nil
+}
+
+// putRole is put with its attempts observed: a refusal may be of a retry.
+func (s *Store) putRole(ctx context.Context, it item, condition string, values item, sent *attempts) (item, bool, error) {
+	in := &dynamodb.PutItemInput{
+		TableName: aws.String(s.table), Item: it, ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+	err := s.write(ctx, func(ctx context.Context, trace func(*dynamodb.Options)) error {
+		_, err := s.client.PutItem(ctx, in, trace, func(o *dynamodb.Options) { sent.traceAs(o, "ObserveResends") })
+		return err
+	})
+	if stands, failed := failedCondition(err); failed {
+		return stands, false, nil
+	}
+	return nil, err == nil, err
 }
 
 // stepActions are what a step changes or needs beside its role.

@@ -1,16 +1,20 @@
 package ddb_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"drawbridge/core"
 	"drawbridge/core/coretest"
@@ -60,7 +64,7 @@ func (c roleCall) step(s roleRegister) (roleRegister, core.Code) {
 		return s, core.CodeStaleEpoch
 	case c.op != "reserve" && c.activation != s.activation:
 		return s, core.CodeStaleActivationID
-	case c.op == "ack" && (s.state != string(core.RoleProbing) || s.holder != c.holder):
+	case c.op == "ack" && (s.state != string(core.RoleProbing) || s.holder != "" && s.holder != c.holder):
 		return s, core.CodeStaleEpoch
 	}
 	next := s
@@ -72,7 +76,7 @@ func (c roleCall) step(s roleRegister) (roleRegister, core.Code) {
 	case "cas":
 		next.state = c.state
 	case "ack":
-		next.state = string(core.RoleActive)
+		next.state, next.holder = string(core.RoleActive), c.holder // a role may be reserved for whoever comes
 	}
 	return next, ""
 }
@@ -98,19 +102,118 @@ var roleModel = porcupine.NondeterministicModel{
 			return []any{s}
 		case call.op == "read":
 			return nil
-		case reply.again && s.state == string(core.RoleActive) && s.epoch == call.epoch && s.holder == call.holder:
+		case reply.again && reply.stands == s && s.state == string(core.RoleActive) && s.epoch == call.epoch && s.holder == call.holder:
 			return []any{s}
 		case reply.again:
 			return nil
-		case call.op == "ack" && !reply.done && code != "":
+		case call.op == "ack" && !reply.done && code != "" && reply.stands == s:
 			return []any{s} // its codes have a precedence of their own
-		case reply.done && code == "" && (call.op == "ack" || reply.late || reply.stands == next):
+		case reply.done && code == "" && reply.tells(call.op, next):
 			return []any{next}
 		case !reply.done && code == reply.code && reply.stands == s:
 			return []any{s}
 		}
 		return nil
 	},
+}
+
+// tells tells whether the reply to a write that was done fits what the write
+// made of the register. Of a late one the history may have lost the
+// acknowledgement that named the holder. The role of an acknowledgement is read
+// beside it: its version may be too low, which only makes the next write fail.
+func (r roleReply) tells(op string, next roleRegister) bool {
+	switch {
+	case op == "ack" && r.stands.version < next.version:
+		return true
+	case r.late:
+		r.stands.holder = next.holder
+	}
+	return r.stands == next
+}
+
+// TestAnAcknowledgementMayTakeARoleReservedForNobody is the history of a role
+// that is made to wait for whoever comes, and is acknowledged by two.
+func TestAnAcknowledgementMayTakeARoleReservedForNobody(t *testing.T) {
+	c := newCosts(t)
+	c.do(c.reserveRole(core.RoleReservation{}))
+	var history []porcupine.Operation
+	for i, call := range []roleCall{
+		{op: "cas", state: string(core.RoleProbing), holder: "a"},
+		{op: "ack", holder: "a"},
+		{op: "read", holder: "a"},
+		{op: "ack", holder: "a"},
+		{op: "ack", holder: "b"},
+	} {
+		reply := call.send(t.Context(), c.core, c.store, costRole.Wire(), call.holder)
+		if call.op == "read" && (reply.stands.holder != "a" || reply.stands.state != string(core.RoleActive)) {
+			t.Errorf("the role is %+v", reply.stands)
+		}
+		history = append(history, porcupine.Operation{Input: call, Output: reply, Call: int64(2 * i), Return: int64(2*i + 1)})
+	}
+	if !porcupine.CheckOperations(roleModel.ToModel(), history) {
+		t.Errorf("the history is illegal: %+v", history)
+	}
+}
+
+// overtaking loses the answer to the next write that is done, and lets others act
+// before the caller tries again.
+type overtaking struct {
+	aws.HTTPClient
+	others func()
+}
+
+func (o *overtaking) Do(r *http.Request) (*http.Response, error) {
+	response, err := o.HTTPClient.Do(r)
+	if others := o.others; err == nil && isWrite(r) && response.StatusCode == http.StatusOK && others != nil {
+		o.others = nil
+		others()
+		return nil, errors.Join(errLost, response.Body.Close())
+	}
+	return response, err
+}
+
+// TestAWriteOnARoleThatWasOvertakenIsNeverCalledStale loses the answer to a
+// write, makes as many others as its history holds, a few less and more, and
+// retries: the write is done or its outcome unknown, but not refused.
+func TestAWriteOnARoleThatWasOvertakenIsNeverCalledStale(t *testing.T) {
+	for _, op := range []string{"cas", "reserve", "reserve again", "ack"} {
+		for _, others := range []int{1, core.MaxRoleHistory - 2, core.MaxRoleHistory - 1, core.MaxRoleHistory, 2 * core.MaxRoleHistory} {
+			t.Run(fmt.Sprintf("%s with %d others", op, others), func(t *testing.T) { checkOvertaken(t, op, others) })
+		}
+	}
+}
+
+func checkOvertaken(t *testing.T, op string, others int) {
+	c := newCosts(t)
+	wire := costRole.Wire()
+	c.do(c.reserveRole(core.RoleReservation{}))
+	c.do(c.reserveRole(core.RoleReservation{Patch: core.RolePatch{Holder: core.Some("a"), ActivationID: core.Some("first")}}))
+	seen := registerOf(c.roleNow())
+	call := roleCall{op: op, version: seen.version, epoch: seen.epoch, activation: seen.activation, holder: "a"}
+	switch op {
+	case "cas":
+		call.state = string(core.RoleQuarantined)
+	case "reserve":
+		call.activation, call.holder = "second", "b"
+	case "reserve again": // the holder that stands: the role is read and put
+		call.op, call.activation = "reserve", "second"
+	}
+	next, _ := call.step(seen)
+	c.network.inner = &overtaking{c.network.inner, func() {
+		for range others {
+			c.do(c.casRole(core.RolePatch{State: core.Some(core.RoleElectable)}))
+		}
+	}}
+	reply := call.send(t.Context(), c.core, c.store, wire, call.holder)
+	if stands := c.roleNow(); stands.Version != next.version+int64(others) {
+		t.Fatalf("the role has version %d", stands.Version)
+	}
+	if !reply.unknown && !(reply.done && reply.tells(op, next)) {
+		t.Errorf("the write made %+v and is told as %+v", next, reply)
+	}
+	if reply.unknown && others < core.MaxRoleHistory-1 {
+		t.Error("the outcome of a write within the history's reach is unknown")
+	}
 }
 
 // TestTheHistoryOfARoleIsLinearizable lets clients whose clocks differ by up to
@@ -177,6 +280,10 @@ func checkHistory(t *testing.T, seed uint64) {
 		t.Fatalf("only %d of %d operations were done", done, len(history))
 	}
 	if result := porcupine.CheckOperationsTimeout(roleModel.ToModel(), history, 20*time.Second); result != porcupine.Ok {
+		slices.SortFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+		for _, o := range history {
+			t.Logf("%d..%d client %d: %+v: %+v", o.Call, o.Return, o.ClientId, o.Input, o.Output)
+		}
 		t.Fatalf("the history of %d operations is %s", len(history), result)
 	}
 }
