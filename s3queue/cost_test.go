@@ -128,50 +128,49 @@ func testCosts(t *testing.T, c costs, done int) {
 		prepare  func(ctx context.Context) error
 		operate  func(ctx context.Context) error
 		requests int
-		rounds   int
 	}{
 		{"enqueue a new job", nil,
-			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 1)) }, 5, 4},
+			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 1)) }, 5},
 		{"enqueue it again", nil,
-			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 1)) }, 2, 2},
+			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 1)) }, 2},
 		{"enqueue the next state, which retires it", nil,
-			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 2)) }, 5 + 4, 8},
+			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 2)) }, 5 + 4},
 		{"enqueue a late state, which the next settles", nil,
-			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 0)) }, 5 + 4, 8},
+			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 0)) }, 5 + 4},
 		{"has claimable", nil,
-			func(ctx context.Context) error { _, err := c.q.HasClaimable(ctx); return err }, 2, 2},
+			func(ctx context.Context) error { _, err := c.q.HasClaimable(ctx); return err }, 2},
 		{"claim", nil,
-			func(ctx context.Context) error { job = c.claimWith(ctx, 1)[0]; return nil }, 5, 5},
+			func(ctx context.Context) error { job = c.claimWith(ctx, 1)[0]; return nil }, 5},
 		{"claim nothing", nil,
-			func(ctx context.Context) error { c.claimWith(ctx, 0); return nil }, 1, 1},
+			func(ctx context.Context) error { c.claimWith(ctx, 0); return nil }, 1},
 		{"renew", nil,
-			func(ctx context.Context) error { _, err := c.q.Renew(ctx, job.ID, job.Lease.ID); return err }, 2, 2},
+			func(ctx context.Context) error { _, err := c.q.Renew(ctx, job.ID, job.Lease.ID); return err }, 2},
 		{"progress", nil, func(ctx context.Context) error {
 			_, err := c.q.Progress(ctx, job.ID, job.Lease.ID, core.ArchiveProgress{Bytes: 1, Of: 2})
 			return err
-		}, 2, 2},
+		}, 2},
 		{"complete", nil,
-			func(ctx context.Context) error { _, err := c.q.Complete(ctx, doneWith(job)); return err }, 5, 5},
+			func(ctx context.Context) error { _, err := c.q.Complete(ctx, doneWith(job)); return err }, 5},
 		{"repeat the completion", nil,
-			func(ctx context.Context) error { _, err := c.q.Complete(ctx, doneWith(job)); return err }, 3, 3},
+			func(ctx context.Context) error { _, err := c.q.Complete(ctx, doneWith(job)); return err }, 3},
 		{"enqueue a settled job", nil,
-			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 2)) }, 1, 1},
+			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 2)) }, 1},
 		{"enqueue a superseded job", nil,
-			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 1)) }, 1, 1},
+			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 1)) }, 1},
 		{"enqueue a new state of an archived file", nil,
-			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 3)) }, 5, 4},
+			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 3)) }, 5},
 		{"the same by a process that has not seen it archived",
 			func(context.Context) error { c.q = c.queue(c.config.HTTPClient); return nil },
-			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 4)) }, 5 + 1 + 4, 8},
+			func(ctx context.Context) error { return c.enqueue(ctx, request("x", 4)) }, 5 + 1 + 4},
 		{"fail", func(ctx context.Context) error { job = c.claimWith(ctx, 1)[0]; return nil },
 			func(ctx context.Context) error {
 				_, err := c.q.Fail(ctx, job.ID, job.Lease.ID, core.ArchiveFailure{Code: "io"})
 				return err
-			}, 4, 4},
+			}, 4},
 		{"retry", nil,
-			func(ctx context.Context) error { _, err := c.q.Retry(ctx, job.ID); return err }, 4, 4},
+			func(ctx context.Context) error { _, err := c.q.Retry(ctx, job.ID); return err }, 4},
 		{"release", func(ctx context.Context) error { job = c.claimWith(ctx, 1)[0]; return nil },
-			func(ctx context.Context) error { _, err := c.q.Release(ctx, job.ID, job.Lease.ID, nil); return err }, 4, 4},
+			func(ctx context.Context) error { _, err := c.q.Release(ctx, job.ID, job.Lease.ID, nil); return err }, 4},
 		{"complete and cover one job", func(ctx context.Context) error {
 			job = c.claimWith(ctx, 1)[0]
 			return c.enqueue(ctx, request("x", 5))
@@ -180,19 +179,19 @@ func testCosts(t *testing.T, c costs, done int) {
 			d.Snapshot = core.Some(core.ArchiveSnapshot{Bytes: 5, ModifiedAt: request("x", 5).SourceModifiedAt})
 			_, err := c.q.Complete(ctx, d)
 			return err
-		}, 5 + 4, 8},
+		}, 5 + 4},
 		{"promote", func(ctx context.Context) error { return c.enqueue(ctx, request("y", 1)) },
 			func(ctx context.Context) error {
 				r := request("y", 1)
 				r.Event = core.ArchiveManual
 				return c.enqueue(ctx, r)
-			}, 3, 3},
+			}, 3},
 		{"get", nil,
-			func(ctx context.Context) error { _, err := c.q.Get(ctx, job.ID); return err }, 1, 1},
+			func(ctx context.Context) error { _, err := c.q.Get(ctx, job.ID); return err }, 1},
 		{"stats", nil,
-			func(ctx context.Context) error { _, err := c.q.Stats(ctx); return err }, 3, 3},
+			func(ctx context.Context) error { _, err := c.q.Stats(ctx); return err }, 3},
 		{"remove", nil,
-			func(ctx context.Context) error { _, err := c.q.Remove(ctx, request("y", 1).JobID()); return err }, 5, 5},
+			func(ctx context.Context) error { _, err := c.q.Remove(ctx, request("y", 1).JobID()); return err }, 5},
 		{"claim ten", func(ctx context.Context) error {
 			for i := range 10 {
 				if err := c.enqueue(ctx, request(fmt.Sprint("z", i), 1)); err != nil {
@@ -200,22 +199,21 @@ func testCosts(t *testing.T, c costs, done int) {
 				}
 			}
 			return nil
-		}, func(ctx context.Context) error { c.claimWith(ctx, 10); return nil }, 2 + 3*10, 5},
+		}, func(ctx context.Context) error { c.claimWith(ctx, 10); return nil }, 2 + 3*10},
 		{"an idle sweep", nil,
-			func(ctx context.Context) error { _, err := c.q.Sweep(ctx); return err }, 3, 3},
+			func(ctx context.Context) error { _, err := c.q.Sweep(ctx); return err }, 3},
 	} {
 		if op.prepare != nil {
 			c.of(op.prepare)
 		}
-		// Held back a little, requests that may run at once do, and count as
-		// one round.
+		// Held back a little, requests that may run at once do. How many rounds
+		// that makes is told and not judged: it depends on the machine.
 		hold := c.aws.Faults().Add(fakeaws.Rule{Action: fakeaws.Delay(5 * time.Millisecond)})
 		cost := c.of(op.operate)
 		hold.Remove()
 		t.Logf("%-45s %3d requests %2d rounds", op.name, cost.Requests, cost.Rounds)
-		if cost.Requests > op.requests || cost.Rounds > op.rounds {
-			t.Errorf("%s with %d done jobs: %d requests in %d rounds, want at most %d in %d: %v",
-				op.name, done, cost.Requests, cost.Rounds, op.requests, op.rounds, cost.ByOp)
+		if cost.Requests > op.requests {
+			t.Errorf("%s with %d done jobs: %d requests, want at most %d: %v", op.name, done, cost.Requests, op.requests, cost.ByOp)
 		}
 	}
 }
