@@ -94,11 +94,13 @@ func (r AskRequest) payload() json.RawMessage {
 }
 
 // await looks for the answer until it is there or the time is up. A look that
-// fails is repeated: the question is asked, and only the answer is missing.
+// fails is repeated: the question is asked, and only the answer is missing. One
+// that has begun is not cut short by the end of the wait, so that an answer that
+// is there is told however short the wait.
 func (h *Hub) await(ctx context.Context, asked *Asked, wait time.Duration) {
 	asked.State = AskDelivered
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
+	over := time.NewTimer(wait)
+	defer over.Stop()
 	for pause := askFirstLook; ; pause = min(pause*3/2, askLastLook) {
 		answer, found, err := h.messages.ReadAnswer(ctx, asked.CorrelationID, InstantOf(h.clock.Now()))
 		if err == nil && found {
@@ -108,6 +110,9 @@ func (h *Hub) await(ctx context.Context, asked *Asked, wait time.Duration) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
+		case <-over.C:
+			timer.Stop()
+			return
 		case <-ctx.Done():
 			timer.Stop()
 			return
