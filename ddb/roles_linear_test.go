@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,17 +160,19 @@ func TestAnAcknowledgementMayTakeARoleReservedForNobody(t *testing.T) {
 // before the caller tries again.
 type overtaking struct {
 	aws.HTTPClient
-	others func()
+	others atomic.Pointer[func()] // nil once they have acted; requests may run at once
 }
 
 func (o *overtaking) Do(r *http.Request) (*http.Response, error) {
 	response, err := o.HTTPClient.Do(r)
-	if others := o.others; err == nil && isWrite(r) && response.StatusCode == http.StatusOK && others != nil {
-		o.others = nil
-		others()
+	if err != nil || !isWrite(r) || response.StatusCode != http.StatusOK {
+		return response, err
+	}
+	if others := o.others.Swap(nil); others != nil {
+		(*others)()
 		return nil, errors.Join(errLost, response.Body.Close())
 	}
-	return response, err
+	return response, nil
 }
 
 // TestAWriteOnARoleThatWasOvertakenIsNeverCalledStale loses the answer to a
@@ -199,11 +202,14 @@ func checkOvertaken(t *testing.T, op string, others int) {
 		call.op, call.activation = "reserve", "second"
 	}
 	next, _ := call.step(seen)
-	c.network.inner = &overtaking{c.network.inner, func() {
+	overtake := func() {
 		for range others {
 			c.do(c.casRole(core.RolePatch{State: core.Some(core.RoleElectable)}))
 		}
-	}}
+	}
+	overtaken := &overtaking{HTTPClient: c.network.inner}
+	overtaken.others.Store(&overtake)
+	c.network.inner = overtaken
 	reply := call.send(t.Context(), c.core, c.store, wire, call.holder)
 	if stands := c.roleNow(); stands.Version != next.version+int64(others) {
 		t.Fatalf("the role has version %d", stands.Version)
