@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,13 @@ func FuzzHTTP(f *testing.F) {
 	object("POST", "/bucket/big?uploadId=x", "", `<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>"e"</ETag></Part></CompleteMultipartUpload>`)
 	object("DELETE", "/bucket/big?uploadId=x", "", "")
 	object("GET", "/bucket?acl", "", "")
+
+	// Keys with characters that XML 1.0 cannot hold, in answers that name the key.
+	object("0", "/bucket/a%00b", "", "")
+	object("GET", "/bucket/a%1Bb", "", "")
+	object("GET", "/bucket/a%EF%BF%BEb", "", "")
+	object("PUT", "/bucket/%EF%BF%BF", "If-Match: *", "")
+	object("GET", "/bucket/%FF%C0%80?acl", "", "")
 
 	f.Add(false, "GET", "/bucket/a?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=test%2F20200101%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date=20200101T000000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=00", "", []byte(nil))
 	f.Add(false, "PUT", "/bucket/a", "Authorization: AWS4-HMAC-SHA256 Credential=test/20200101/us-east-1/s3/aws4_request, SignedHeaders=host;x-amz-date, Signature=00\r\nX-Amz-Date: 20200101T000000Z\r\nX-Amz-Content-Sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD", []byte("0;chunk-signature=00\r\n\r\n"))
@@ -137,6 +145,8 @@ func sign(r *http.Request, body []byte) bool {
 	return err == nil
 }
 
+var unholdable = regexp.MustCompile(`&#x(?:[0-9a-f]{1,2}|fff[ef]);`)
+
 func checkAnswer(t *testing.T, r *http.Request, w *httptest.ResponseRecorder) {
 	t.Helper()
 	if w.Code < 200 || w.Code >= 500 && w.Code != http.StatusNotImplemented {
@@ -160,7 +170,8 @@ func checkAnswer(t *testing.T, r *http.Request, w *httptest.ResponseRecorder) {
 		code = document.Type
 	} else {
 		var document struct{ Code string }
-		if err := xml.Unmarshal(w.Body.Bytes(), &document); err != nil {
+		// A reference to a character that XML 1.0 cannot hold is S3's own way.
+		if err := xml.Unmarshal(unholdable.ReplaceAll(w.Body.Bytes(), nil), &document); err != nil {
 			t.Fatalf("status %d: %v in %q", w.Code, err, w.Body)
 		}
 		code = document.Code

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-var controlReference = regexp.MustCompile(`&#x[0-9a-f]{1,2};`)
+var controlReference = regexp.MustCompile(`&#x(?:[0-9a-f]{1,2}|fff[ef]);`)
 
 // FuzzServe sends raw requests: method, request target, header lines and body.
 // Whatever arrives, the engine answers a well-formed status without a panic,

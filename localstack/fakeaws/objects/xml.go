@@ -94,7 +94,11 @@ func appendEscaped(b []byte, s string) []byte {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
-			b = utf8.AppendRune(b, r)
+			if r == 0xFFFE || r == 0xFFFF {
+				b = appendReference(b, r)
+			} else {
+				b = utf8.AppendRune(b, r)
+			}
 			i += n
 			continue
 		}
@@ -110,15 +114,19 @@ func appendEscaped(b []byte, s string) []byte {
 		case c == '\'':
 			b = append(b, "&#39;"...)
 		case c < 0x20:
-			b = append(b, "&#x"...)
-			b = strconv.AppendUint(b, uint64(c), 16)
-			b = append(b, ';')
+			b = appendReference(b, rune(c))
 		default:
 			b = append(b, c)
 		}
 		i++
 	}
 	return b
+}
+
+func appendReference(b []byte, r rune) []byte {
+	b = append(b, "&#x"...)
+	b = strconv.AppendUint(b, uint64(r), 16) //nolint:gosec // a rune of a string is not negative
+	return append(b, ';')
 }
 
 // xmlResponse is a 200 with a document.
