@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -249,18 +247,4 @@ func stepDeadline(field string, ms Opt[int64]) (Opt[time.Duration], error) {
 		return Opt[time.Duration]{}, Invalid(field, field+" must be 1 millisecond to 30 days")
 	}
 	return Some(time.Duration(ms.Value) * time.Millisecond), nil
-}
-
-// pause waits a random time that grows with the attempt, so that callers that
-// collided do not collide again.
-func pause(ctx context.Context, attempt int) error {
-	const base, longest = 5 * time.Millisecond, 250 * time.Millisecond
-	timer := time.NewTimer(rand.N(min(base<<min(attempt, 10), longest)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return Wrap(CodeContended, "others kept changing the same thing until the time ran out", errors.Join(ctx.Err(), context.Cause(ctx)))
-	}
 }

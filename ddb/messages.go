@@ -386,7 +386,7 @@ func (s *Store) commit(ctx context.Context, actions []types.TransactWriteItem) (
 		case conditionFailed:
 			return reasonsOf(err), nil
 		}
-		if attempt == conflictAttempts || pause(ctx, attempt) != nil {
+		if attempt == conflictAttempts || core.Backoff(ctx, attempt) != nil {
 			return nil, core.Wrap(core.CodeContended, "others kept holding the same items; nothing was done", err)
 		}
 	}

@@ -414,7 +414,7 @@ func (s *Store) batchWrite(ctx context.Context, pending []types.WriteRequest) er
 			return core.Refuse(core.CodeThrottled, "the store keeps part of a write back")
 		}
 		if round > 0 {
-			if err := pause(ctx, round); err != nil {
+			if err := core.Backoff(ctx, round); err != nil {
 				return readFailure(err)
 			}
 		}

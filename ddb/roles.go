@@ -270,7 +270,8 @@ func (s *Store) StepRole(ctx context.Context, step core.RoleStep) (core.RoleOutc
 	}
 	if !step.Candidate.Set && !step.Message.Set && !step.Settings.Set && !step.Fence.Set {
 		var sent attempts
-		stands, done, err := s.putRole(ctx, it, condition, values, &sent)
+		observe := func(o *dynamodb.Options) { sent.traceAs(o, "ObserveResends") }
+		stands, done, err := s.put(ctx, it, condition, values, observe)
 		if err != nil || done {
 			return core.RoleOutcome{Done: done, Role: next}, err
 		}
@@ -302,22 +303,6 @@ func (s *Store) StepRole(ctx context.Context, step core.RoleStep) (core.RoleOutc
 		return core.RoleOutcome{Stale: core.Some(agent)}, err
 	}
 	return core.RoleOutcome{Role: step.Seen}, nil
-}
-
-// putRole is put with its attempts observed: a refusal may be of a retry.
-func (s *Store) putRole(ctx context.Context, it item, condition string, values item, sent *attempts) (item, bool, error) {
-	in := &dynamodb.PutItemInput{
-		TableName: aws.String(s.table), Item: it, ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}
-	err := s.write(ctx, func(ctx context.Context, trace func(*dynamodb.Options)) error {
-		_, err := s.client.PutItem(ctx, in, trace, func(o *dynamodb.Options) { sent.traceAs(o, "ObserveResends") })
-		return err
-	})
-	if stands, failed := failedCondition(err); failed {
-		return stands, false, nil
-	}
-	return nil, err == nil, err
 }
 
 // stepActions are what a step changes or needs beside its role.
@@ -455,7 +440,7 @@ func (s *Store) ReadAuthority(ctx context.Context, wire, agentID string) (core.R
 		if cancellationOf(err) != conflicted {
 			return core.Role{}, core.Agent{}, readFailure(err)
 		}
-		if attempt == conflictAttempts || pause(ctx, attempt) != nil {
+		if attempt == conflictAttempts || core.Backoff(ctx, attempt) != nil {
 			return core.Role{}, core.Agent{}, core.Wrap(core.CodeContended, "others kept changing the role or the agent", err)
 		}
 	}

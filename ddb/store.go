@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -131,9 +130,9 @@ func (s *Store) apply(ctx context.Context, u update) (item, bool, error) {
 	return after, err == nil, err
 }
 
-// put stores an item on a condition. When that failed it returns the item that
-// stands and false.
-func (s *Store) put(ctx context.Context, it item, condition string, values item) (item, bool, error) {
+// put stores an item on a condition; the options are of this one request. When the
+// condition failed it returns the item that stands and false.
+func (s *Store) put(ctx context.Context, it item, condition string, values item, options ...func(*dynamodb.Options)) (item, bool, error) {
 	in := &dynamodb.PutItemInput{
 		TableName:                           aws.String(s.table),
 		Item:                                it,
@@ -142,7 +141,7 @@ func (s *Store) put(ctx context.Context, it item, condition string, values item)
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 	err := s.write(ctx, func(ctx context.Context, trace func(*dynamodb.Options)) error {
-		_, err := s.client.PutItem(ctx, in, trace)
+		_, err := s.client.PutItem(ctx, in, append(options, trace)...)
 		return err
 	})
 	if old, failed := failedCondition(err); failed {
@@ -184,7 +183,7 @@ func (s *Store) batchGet(ctx context.Context, keys []key) (map[key]item, error) 
 			return nil, core.Refuse(core.CodeThrottled, "the store keeps part of a read back")
 		}
 		if round > 0 {
-			if err := pause(ctx, round); err != nil {
+			if err := core.Backoff(ctx, round); err != nil {
 				return nil, readFailure(err)
 			}
 		}
@@ -260,22 +259,9 @@ func (s *Store) write(ctx context.Context, send func(context.Context, func(*dyna
 		if attempt == conflictAttempts {
 			return core.Wrap(core.CodeContended, "transactions kept holding the item", err)
 		}
-		if pause(ctx, attempt) != nil {
+		if core.Backoff(ctx, attempt) != nil {
 			return core.Wrap(core.CodeContended, "transactions held the item until the time ran out", err)
 		}
-	}
-}
-
-// pause waits a random time that grows with the attempt.
-func pause(ctx context.Context, attempt int) error {
-	const base, longest = 5 * time.Millisecond, 250 * time.Millisecond
-	timer := time.NewTimer(rand.N(min(base<<min(attempt, 10), longest)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
