@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"drawbridge/localstack/fakeaws/dynamo"
+	"drawbridge/localstack/fakeaws/engine"
+	"drawbridge/localstack/fakeaws/objects"
 )
 
-// ParseScript reads a script from JSON. Unknown and misplaced fields are
+// ParseScript reads a script from JSON. Unknown and misplaced fields, and a rule that no request can meet, are
 // errors, so that a misspelt rule does not silently do nothing.
 //
 //	{
@@ -111,12 +115,29 @@ func (e *ruleEntry) rule() (Rule, error) {
 		Service: e.Service, Op: e.Op, Resource: e.Resource, Key: e.Key, Index: e.Index, Caller: e.Caller, Label: e.Label,
 		After: e.After, Count: e.Count, Seed: e.Seed, Action: action,
 	}
+	if !rule.matchesAnOperation() {
+		return Rule{}, fmt.Errorf("service %q and op %q name no operation that %q can act on", e.Service, e.Op, e.Action)
+	}
 	if e.Probability != nil {
 		if rule.Probability = *e.Probability; rule.Probability <= 0 || rule.Probability > 1 {
 			return Rule{}, errors.New("probability is over 0 and at most 1")
 		}
 	}
 	return rule, nil
+}
+
+// matchesAnOperation tells whether any request can meet the rule's service, op and
+// action.
+func (r *Rule) matchesAnOperation() bool {
+	some := Rule{Service: r.Service, Op: r.Op, Action: r.Action}
+	for service, ops := range map[string][]string{awsJSON.service(): dynamo.Operations(), restXML.service(): objects.Operations()} {
+		for _, op := range ops {
+			if some.matches(&engine.Call{Service: service, Op: op}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // plainActions need nothing but their name.

@@ -2,7 +2,9 @@ package dynamo
 
 import (
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -83,6 +85,10 @@ var operations = map[string]operationFunc{
 	"UpdateTimeToLive":   (*Engine).updateTimeToLive,
 	"DescribeTimeToLive": (*Engine).describeTimeToLive,
 }
+
+// Operations returns the names of the operations that the engine carries out, in
+// no order.
+func Operations() []string { return slices.Collect(maps.Keys(operations)) }
 
 const (
 	targetHeader  = "X-Amz-Target"

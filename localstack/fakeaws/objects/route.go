@@ -91,6 +91,16 @@ var (
 	uploadPartCopy = &operation{"UploadPartCopy", "s3:PutObject", nil}
 )
 
+// Operations returns the names of the operations that the engine knows, those
+// included that it refuses as not implemented, in no order.
+func Operations() []string {
+	names := []string{copyObject.name, uploadPartCopy.name}
+	for _, op := range operations {
+		names = append(names, op.name)
+	}
+	return names
+}
+
 // subresources names S3's sub-resources: what follows the verb in the name of
 // the operation that is refused.
 var subresources = map[scope]map[string]string{
