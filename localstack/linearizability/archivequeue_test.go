@@ -12,14 +12,15 @@ import (
 type archived struct {
 	Status   core.ArchiveStatus // "": there is none
 	Attempts int64
+	Next     int64 // when a ready one may be claimed
 	Lease    string
-	Lapsed   bool   // the lease has
-	Waiting  bool   // for the back-off after a failure
+	Expires  int64
 	Under    string // the lease that completed it
 }
 
 type archiveCall struct {
-	Op    string // enqueue, claim, renew, complete, release, fail, retry, read, sweep, or jump: every lease and back-off passes
+	Op    string // enqueue, claim, renew, complete, release, fail, retry, read or sweep
+	At    int64
 	Job   int
 	Lease string
 }
@@ -45,20 +46,22 @@ var archiveModel = model[archived, archiveCall, archiveReply]{
 
 var archiveSettings = core.DefaultArchiveSettings()
 
-func (s archived) exhausted() bool {
-	return s.Status == core.ArchiveLeased && s.Lapsed && s.Attempts >= archiveSettings.MaxAttempts
+func (s archived) lapsed(at int64) bool { return s.Status == core.ArchiveLeased && s.Expires <= at }
+
+func (s archived) exhausted(at int64) bool {
+	return s.lapsed(at) && s.Attempts >= archiveSettings.MaxAttempts
 }
 
-func (s archived) claimable() bool {
-	return s.Status == core.ArchiveReady && !s.Waiting || s.Status == core.ArchiveLeased && s.Lapsed && !s.exhausted()
+func (s archived) claimable(at int64) bool {
+	return s.Status == core.ArchiveReady && s.Next <= at || s.lapsed(at) && !s.exhausted(at)
 }
 
 // deadLettered is what whoever meets a crash loop may leave behind.
 func (s archived) deadLettered(c archiveCall) []archived {
-	if !s.exhausted() || c.Op != "claim" && c.Op != "sweep" {
+	if !s.exhausted(c.At) || c.Op != "claim" && c.Op != "sweep" {
 		return nil
 	}
-	s.Status, s.Lease, s.Lapsed = core.ArchiveFailed, "", false
+	s.Status, s.Lease, s.Expires = core.ArchiveFailed, "", 0
 	return []archived{s}
 }
 
@@ -72,57 +75,71 @@ func (s archived) after(c archiveCall) (archived, archiveReply) {
 		if s.Status != "" {
 			return s, archiveReply{}
 		}
-		return archived{Status: core.ArchiveReady}, archiveReply{Got: true}
+		return archived{Status: core.ArchiveReady, Next: c.At}, archiveReply{Got: true}
 	case "claim":
-		if !s.claimable() {
+		if !s.claimable(c.At) {
 			return s, archiveReply{}
 		}
-		s.Status, s.Lease, s.Lapsed, s.Waiting = core.ArchiveLeased, c.Lease, false, false
+		s.Status, s.Lease, s.Expires = core.ArchiveLeased, c.Lease, c.At+archiveSettings.Lease.Milliseconds()
 		s.Attempts++
 		return s, archiveReply{Got: true}
-	case "jump":
-		s.Lapsed, s.Waiting = s.Status == core.ArchiveLeased, false
-		return s, archiveReply{}
 	case "sweep":
 		return s, archiveReply{}
 	}
-	switch {
-	case s.Status == "":
+	if s.Status == "" {
 		return s.refuse(core.CodeQueueJobNotFound)
-	case c.Op == "read":
+	}
+	switch c.Op {
+	case "read":
 		return s, archiveReply{Status: s.Status, Attempts: s.Attempts}
-	case c.Op == "retry" && s.Status == core.ArchiveDone:
-		return s.refuse(core.CodeQueueJobDone)
-	case c.Op == "retry" && s.Status == core.ArchiveLeased:
-		return s.refuse(core.CodeQueueJobLeased)
-	case c.Op == "retry":
-		s.Status, s.Attempts, s.Waiting = core.ArchiveReady, 0, false
-		return s, archiveReply{}
-	case c.Op == "complete" && s.Status == core.ArchiveDone && s.Under == c.Lease:
-		return s, archiveReply{}
-	case s.Status != core.ArchiveLeased || s.Lease != c.Lease:
-		return s.refuse(core.CodeQueueLeaseInvalid)
+	case "retry":
+		return s.retry(c)
 	}
 	return s.work(c)
 }
 
+func (s archived) retry(c archiveCall) (archived, archiveReply) {
+	switch s.Status {
+	case core.ArchiveDone:
+		return s.refuse(core.CodeQueueJobDone)
+	case core.ArchiveLeased:
+		return s.refuse(core.CodeQueueJobLeased)
+	}
+	s.Status, s.Attempts, s.Next = core.ArchiveReady, 0, c.At
+	return s, archiveReply{}
+}
+
 // work is what the holder of the lease does.
 func (s archived) work(c archiveCall) (archived, archiveReply) {
-	s.Lapsed = false
+	switch {
+	case c.Op == "complete" && s.Status == core.ArchiveDone && s.Under == c.Lease:
+		return s, archiveReply{}
+	case s.Status != core.ArchiveLeased || s.Lease != c.Lease:
+		return s.refuse(core.CodeQueueLeaseInvalid)
+	case c.Op == "renew":
+		s.Expires = c.At + archiveSettings.Lease.Milliseconds()
+		return s, archiveReply{}
+	}
+	s.Lease, s.Expires = "", 0
 	switch c.Op {
 	case "complete":
-		s.Status, s.Lease, s.Under = core.ArchiveDone, "", c.Lease
+		s.Status, s.Under = core.ArchiveDone, c.Lease
 	case "release":
-		s.Status, s.Lease = core.ArchiveReady, ""
+		s.Status = core.ArchiveReady
 		s.Attempts--
 	case "fail":
-		s.Lease = ""
-		s.Status, s.Waiting = core.ArchiveReady, true
+		s.Status, s.Next = core.ArchiveReady, c.At+archiveBackoff(s.Attempts)
 		if s.Attempts >= archiveSettings.MaxAttempts {
-			s.Status, s.Waiting = core.ArchiveFailed, false
+			s.Status, s.Next = core.ArchiveFailed, 0
 		}
 	}
 	return s, archiveReply{}
+}
+
+// archiveBackoff doubles with every attempt. No history has so many that the
+// bound counts.
+func archiveBackoff(attempts int64) int64 {
+	return archiveSettings.Backoff.Milliseconds() << (attempts - 1)
 }
 
 // TestTheHistoryOfAnArchiveJobIsLinearizable lets callers enqueue, claim, renew,
@@ -159,11 +176,6 @@ func archiveHistory(t *testing.T, b *bed, seed uint64, callers, bouts, calls int
 				c.archive(t, h, &held, n)
 			}
 		})
-		for job := range archiveJobs {
-			record(h, all[0], archiveCall{}, func() (archiveCall, archiveReply) {
-				return archiveCall{Op: "jump", Job: job}, archiveReply{}
-			})
-		}
 		b.time.jump(time.Hour)
 	}
 	return h
@@ -192,7 +204,7 @@ func (c *caller) archive(t *testing.T, h *history, held *[archiveJobs]string, n 
 		asked.Op = []string{"renew", "complete", "release", "release", "fail"}[pick-8]
 	}
 	record(h, c, asked, func() (archiveCall, archiveReply) {
-		c.tick()
+		asked.At = c.tick()
 		switch asked.Op {
 		case "enqueue":
 			out := c.queue.Enqueue(ctx, []core.ArchiveRequest{archiveRequest(job)})[0]
@@ -228,11 +240,11 @@ func (c *caller) workArchive(t *testing.T, id string, asked archiveCall) error {
 // claimArchive claims all it can get: what it did not get was not claimable.
 func (c *caller) claimArchive(t *testing.T, h *history, held *[archiveJobs]string, n int) {
 	from, lost := h.since(), c.network.lost.Load()
-	c.tick()
+	at := c.tick()
 	claimed, err := c.queue.Claim(t.Context(), core.ArchiveClaim{Owner: c.id, Max: archiveJobs})
 	to := h.since()
 	for job := range archiveJobs {
-		asked := archiveCall{Op: "claim", Job: job, Lease: fmt.Sprintf("untold %s %d %d", c.id, n, from)}
+		asked := archiveCall{Op: "claim", At: at, Job: job, Lease: fmt.Sprintf("untold %s %d %d", c.id, n, from)}
 		reply := archiveReply{told: tell(err)}
 		for _, got := range claimed.Jobs {
 			if got.ID == archiveRequest(job).JobID() {
@@ -246,13 +258,13 @@ func (c *caller) claimArchive(t *testing.T, h *history, held *[archiveJobs]strin
 
 func (c *caller) sweepArchive(t *testing.T, h *history) {
 	from := h.since()
-	c.tick()
+	at := c.tick()
 	_, err := c.queue.Sweep(t.Context())
 	for job := range archiveJobs {
 		reply := archiveReply{told: tell(err)}
 		if err != nil {
 			reply.told = unknown
 		}
-		h.add(c.number, archiveCall{Op: "sweep", Job: job}, reply, from, h.since(), false)
+		h.add(c.number, archiveCall{Op: "sweep", At: at, Job: job}, reply, from, h.since(), false)
 	}
 }

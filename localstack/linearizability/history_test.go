@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -97,21 +98,21 @@ func (m model[S, C, R]) porcupine() porcupine.Model {
 		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v → %+v", input, output) },
 		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 	}
-	if m.part != nil {
-		spec.Partition = func(all []porcupine.Operation) [][]porcupine.Operation {
-			parts := map[string][]porcupine.Operation{}
-			for _, o := range all {
-				name := m.part(o.Input.(C))
-				parts[name] = append(parts[name], o)
-			}
-			var histories [][]porcupine.Operation
-			for _, part := range parts {
-				histories = append(histories, part)
-			}
-			return histories
-		}
-	}
+	spec.Partition = m.parts
 	return spec.ToModel()
+}
+
+// parts are the histories of the things that the calls are about.
+func (m model[S, C, R]) parts(all []porcupine.Operation) [][]porcupine.Operation {
+	if m.part == nil {
+		return [][]porcupine.Operation{all}
+	}
+	byName := map[string][]porcupine.Operation{}
+	for _, o := range all {
+		name := m.part(o.Input.(C))
+		byName[name] = append(byName[name], o)
+	}
+	return slices.Collect(maps.Values(byName))
 }
 
 func hash(state any) uint64 {
@@ -165,8 +166,13 @@ const checkTime = 30 * time.Second
 // check fails the test unless the history has an order that the model allows.
 func check[S comparable, C any, R answer](t *testing.T, m model[S, C, R], h *history) {
 	t.Helper()
-	if verdict := h.judge(t, m.porcupine()); verdict != porcupine.Ok {
-		h.print(t)
+	spec := m.porcupine()
+	if verdict := h.judge(t, spec); verdict != porcupine.Ok {
+		for _, part := range m.parts(h.operations) {
+			if porcupine.CheckOperationsTimeout(spec, part, checkTime) != porcupine.Ok {
+				printOperations(t, part)
+			}
+		}
 		t.Fatalf("the history of %d calls is %s", len(h.operations), verdict)
 	}
 }
@@ -190,10 +196,10 @@ func (h *history) judge(t *testing.T, m porcupine.Model) porcupine.CheckResult {
 	return verdict
 }
 
-func (h *history) print(t *testing.T) {
+func printOperations(t *testing.T, operations []porcupine.Operation) {
 	t.Helper()
-	slices.SortFunc(h.operations, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-	for _, o := range h.operations {
+	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	for _, o := range operations {
 		t.Logf("%9d..%9d caller %d: %+v → %+v", o.Call/1000, o.Return/1000, o.ClientId, o.Input, o.Output)
 	}
 }
