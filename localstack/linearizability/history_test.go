@@ -2,6 +2,7 @@ package linearizability
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -216,3 +217,12 @@ func (h *history) count(which func(told) bool) int {
 }
 
 func isDone(t told) bool { return t == told{} }
+
+// detailsOf are the details of an error of the hub.
+func detailsOf(err error) map[string]any {
+	var refusal *core.Error
+	if !errors.As(err, &refusal) {
+		return nil
+	}
+	return refusal.Details
+}
