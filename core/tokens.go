@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 )
 
 // Scope is what a bearer token may be used for. Each contains the one before:
@@ -26,6 +27,11 @@ var scopeRank = map[Scope]int{ScopeRead: 1, ScopeAgent: 2, ScopeOperator: 3}
 // tokenBytes is the entropy of a token: 256 bits.
 const tokenBytes = 32
 
+// TokenRetention is how long a record stays readable after its token has ended,
+// before the store may collect it. A token that is collected stays refused:
+// nothing knows it any more.
+const TokenRetention = 365 * 24 * time.Hour
+
 // Token is the record of a bearer token. The token itself is stored nowhere:
 // the record is found by its SHA-256.
 type Token struct {
@@ -34,13 +40,44 @@ type Token struct {
 	Scopes    []Scope
 	AgentIDs  []string // the agents it may act as; empty: any
 	CreatedAt Instant
-	ExpiresAt Instant // first instant it is no longer valid; 0: never
-	RevokedAt Instant // 0: not revoked
+	ExpiresAt Instant       // first instant it is no longer valid; 0: never
+	RevokedAt Instant       // 0: not revoked
+	Lifetime  time.Duration // that it was made with, and so will its successor; 0: without end
+	Replaces  string        // hash of the token that a rotation made it for; "": none
+}
+
+// TokenState is what a token is at a moment.
+type TokenState string
+
+// The states of a token. Revoked wins over expired.
+const (
+	TokenActive  TokenState = "active"
+	TokenExpired TokenState = "expired"
+	TokenRevoked TokenState = "revoked"
+)
+
+// State tells what the token is at now.
+func (t Token) State(now Instant) TokenState {
+	switch {
+	case t.RevokedAt != 0:
+		return TokenRevoked
+	case t.ExpiresAt != 0 && now >= t.ExpiresAt:
+		return TokenExpired
+	default:
+		return TokenActive
+	}
 }
 
 // Valid tells whether the token may be used at now.
-func (t Token) Valid(now Instant) bool {
-	return t.RevokedAt == 0 && (t.ExpiresAt == 0 || now < t.ExpiresAt)
+func (t Token) Valid(now Instant) bool { return t.State(now) == TokenActive }
+
+// Ends is when the token ends or ended: its expiry or its revocation, whichever
+// is earlier; 0: it has no end.
+func (t Token) Ends() Instant {
+	if t.ExpiresAt == 0 || t.RevokedAt != 0 && t.RevokedAt < t.ExpiresAt {
+		return t.RevokedAt
+	}
+	return t.ExpiresAt
 }
 
 // Allows tells whether one of the token's scopes contains want.
@@ -75,6 +112,24 @@ type TokenStore interface {
 	// when there is none.
 	ReadToken(ctx context.Context, hash string) (Token, bool, error)
 	// CreateToken stores t unless a record with its hash exists; it tells
-	// whether the record is new.
+	// whether the record is new. A record that exists is listed from then on,
+	// whichever release wrote it, and is otherwise left as it is.
 	CreateToken(ctx context.Context, t Token) (bool, error)
+}
+
+// TokenRegistry is the operator's side of a TokenStore.
+type TokenRegistry interface {
+	TokenStore
+	// ListTokens reads up to limit records in the order of their creation, from
+	// a position on ("" is the first), and the position to go on from ("" at the
+	// end). A record that was stored a moment ago may not be there yet; one that
+	// is there is as it is now.
+	ListTokens(ctx context.Context, after string, limit int) ([]Token, string, error)
+	// RevokeToken stamps the token that was seen as revoked at now, unless it is
+	// revoked already, and returns it as it is then; false when it is gone.
+	RevokeToken(ctx context.Context, seen Token, now Instant) (Token, bool, error)
+	// ExpireToken moves the expiry of the token that was seen to at, unless it
+	// has ended or ends before, and returns it as it is then; false when it is
+	// gone. An expiry never moves to later.
+	ExpireToken(ctx context.Context, seen Token, at Instant) (Token, bool, error)
 }

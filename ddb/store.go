@@ -40,7 +40,7 @@ type Store struct {
 var (
 	_ core.PresenceStore = (*Store)(nil)
 	_ core.IdentityStore = (*Store)(nil)
-	_ core.TokenStore    = (*Store)(nil)
+	_ core.TokenRegistry = (*Store)(nil)
 	_ core.SweepStore    = (*Store)(nil)
 	_ core.MessageStore  = (*Store)(nil)
 	_ core.RoleStore     = (*Store)(nil)

@@ -15,7 +15,7 @@ import (
 type Store interface {
 	core.PresenceStore
 	core.IdentityStore
-	core.TokenStore
+	core.TokenRegistry
 	core.SweepStore
 }
 

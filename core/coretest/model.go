@@ -373,6 +373,49 @@ func (m *Model) CreateToken(_ context.Context, t core.Token) (bool, error) {
 	return true, nil
 }
 
+// ListTokens implements core.TokenRegistry. A position is a token's place in the
+// order of creation.
+func (m *Model) ListTokens(_ context.Context, after string, limit int) ([]core.Token, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	place := func(t core.Token) string { return fmt.Sprintf("%015d#%s", t.CreatedAt, t.Hash) }
+	sorted := slices.SortedFunc(maps.Values(m.tokens), func(a, b core.Token) int { return cmp.Compare(place(a), place(b)) })
+	sorted = slices.DeleteFunc(sorted, func(t core.Token) bool { return place(t) <= after })
+	if len(sorted) <= limit {
+		return sorted, "", nil
+	}
+	return sorted[:limit], place(sorted[limit-1]), nil
+}
+
+// RevokeToken implements core.TokenRegistry.
+func (m *Model) RevokeToken(_ context.Context, seen core.Token, now core.Instant) (core.Token, bool, error) {
+	return m.changeToken(seen.Hash, func(t *core.Token) {
+		if t.RevokedAt == 0 {
+			t.RevokedAt = now
+		}
+	})
+}
+
+// ExpireToken implements core.TokenRegistry.
+func (m *Model) ExpireToken(_ context.Context, seen core.Token, at core.Instant) (core.Token, bool, error) {
+	return m.changeToken(seen.Hash, func(t *core.Token) {
+		if t.RevokedAt == 0 && (t.ExpiresAt == 0 || t.ExpiresAt > at) {
+			t.ExpiresAt = at
+		}
+	})
+}
+
+func (m *Model) changeToken(hash string, change func(*core.Token)) (core.Token, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	token, found := m.tokens[hash]
+	if found {
+		change(&token)
+		m.tokens[hash] = token
+	}
+	return token, found, nil
+}
+
 // RecordSweep implements core.SweepStore.
 func (m *Model) RecordSweep(_ context.Context, o core.SweepOutcome) error {
 	m.mu.Lock()
