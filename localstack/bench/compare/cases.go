@@ -126,6 +126,9 @@ func drain(ctx context.Context, c *client.Client, agent string, count int) error
 	return err
 }
 
+// deepDrain is the name of the measurement of growth.
+const deepDrain = "drain of 10 out of the backlog"
+
 // mostGrowth is how much longer a drain of 10 out of the deep backlog may take
 // than one out of 10.
 const mostGrowth = 1.2
@@ -168,7 +171,7 @@ func (m *measurement) growth(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(table, "times\t%.2f\t\t\n", ratio)
 	if ratio > mostGrowth {
-		m.slower = append(m.slower, "drain out of the backlog")
+		m.slower = append(m.slower, deepDrain)
 	}
 	return table.Flush()
 }

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -43,7 +44,7 @@ type options struct {
 	length  time.Duration
 	backlog int
 	dir     string
-	profile string
+	only    string
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -53,6 +54,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.DurationVar(&o.length, "time", 3*time.Second, "how `long` a round is")
 	flags.IntVar(&o.backlog, "backlog", 100_000, "pending `messages` of the deep drain")
 	flags.StringVar(&o.dir, "dir", "", "`folder` on the disk to measure (default: that of temporary files)")
+	flags.StringVar(&o.only, "only", "", "measure the operations whose name holds this `text`")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -95,6 +97,9 @@ func (m *measurement) run(ctx context.Context, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "operation\tops/s\tp50 ms\tp99 ms\thub CPU µs\tcaller CPU µs\treference ops/s\ttimes\t")
 	for _, c := range cases() {
+		if !strings.Contains(c.name, m.only) {
+			continue
+		}
 		s, err := m.measure(ctx, c)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
@@ -108,8 +113,10 @@ func (m *measurement) run(ctx context.Context, out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if err := m.growth(ctx, out); err != nil {
-		return err
+	if strings.Contains(deepDrain, m.only) {
+		if err := m.growth(ctx, out); err != nil {
+			return err
+		}
 	}
 	if len(m.slower) > 0 {
 		return fmt.Errorf("slower than the reference: %q", m.slower)
