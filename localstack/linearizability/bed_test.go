@@ -154,6 +154,7 @@ type caller struct {
 	number  int
 	id      string
 	time    *sharedTime
+	skew    time.Duration // how far its clock is ahead
 	clock   *heldClock
 	network *lossy
 	random  *mathrand.Rand
@@ -198,7 +199,7 @@ const attempts = 4
 // tick takes the time of the next call, in milliseconds.
 func (c *caller) tick() int64 {
 	now := c.time.next()
-	c.clock.at.Store(now.UnixMicro())
+	c.clock.at.Store(now.Add(c.skew).UnixMicro())
 	return now.UnixMilli()
 }
 
