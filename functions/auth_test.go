@@ -2,8 +2,10 @@ package functions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,10 +17,14 @@ type countedTokens struct {
 	core.TokenStore
 	records map[string]core.Token
 	reads   int
+	slow    func() // while a lookup is under way
 }
 
 func (c *countedTokens) ReadToken(_ context.Context, hash string) (core.Token, bool, error) {
 	c.reads++
+	if c.slow != nil {
+		c.slow()
+	}
 	token, found := c.records[hash]
 	return token, found, nil
 }
@@ -68,6 +74,161 @@ func TestTokensAreReadOnceInThirtySeconds(t *testing.T) {
 	store.records[core.TokenHash("later-secret")] = core.Token{Hash: core.TokenHash("later-secret"), Scopes: []core.Scope{core.ScopeRead}}
 	clock.advance(unknownTokenCacheTime)
 	must(t, authenticate("later-secret"))
+}
+
+// A revocation that comes right after the store has looked must not get the time
+// of a slow answer on top.
+func TestTheThirtySecondsOfATokenBeginBeforeItIsRead(t *testing.T) {
+	clock := &testClock{now: time.UnixMilli(1_700_000_000_000)}
+	store := newCountedTokens(map[string]core.Token{"known-secret": {}})
+	store.slow = func() { clock.advance(20 * time.Second) }
+	auth := newAuthenticator(store, clock)
+	authenticate := func(secret string) error {
+		_, err := auth.authenticate(context.Background(), "Bearer "+secret)
+		return err
+	}
+	must(t, authenticate("known-secret"))
+	clock.advance(9 * time.Second)
+	must(t, authenticate("known-secret"))
+	if store.reads != 1 {
+		t.Errorf("%d reads in 29 s", store.reads)
+	}
+	revoked := store.records[core.TokenHash("known-secret")]
+	revoked.RevokedAt = core.InstantOf(clock.Now())
+	store.records[revoked.Hash] = revoked
+	clock.advance(time.Second)
+	if got := core.CodeOf(authenticate("known-secret")); got != core.CodeUnauthorized {
+		t.Errorf("30 s after it was read a revoked token gets %q", got)
+	}
+}
+
+// gatedTokens holds every lookup until the gate opens.
+type gatedTokens struct {
+	core.TokenStore
+	known   string // the hash that has a record
+	gate    chan struct{}
+	arrived chan string
+	reads   atomic.Int64
+}
+
+func (g *gatedTokens) ReadToken(ctx context.Context, hash string) (core.Token, bool, error) {
+	g.reads.Add(1)
+	g.arrived <- hash
+	select {
+	case <-g.gate:
+		return core.Token{Hash: hash}, hash == g.known, nil
+	case <-ctx.Done():
+		return core.Token{}, false, ctx.Err()
+	}
+}
+
+func newGatedTokens(known string) *gatedTokens {
+	return &gatedTokens{known: core.TokenHash(known), gate: make(chan struct{}), arrived: make(chan string, 1000)}
+}
+
+func TestGuessesThatComeAtOnceTakeTheirPlaceBeforeTheyAreLookedUp(t *testing.T) {
+	store := newGatedTokens("known-secret")
+	auth := newAuthenticator(store, &testClock{now: time.UnixMilli(1_700_000_000_000)})
+	const callers = 4 * guessBurst
+	outcomes := make(chan core.Code, callers)
+	for i := range callers {
+		go func() {
+			_, err := auth.authenticate(context.Background(), fmt.Sprint("Bearer guess-", i))
+			outcomes <- core.CodeOf(err)
+		}()
+	}
+	count := map[core.Code]int{}
+	for range callers - guessBurst { // all but those whose lookup is held
+		count[<-outcomes]++
+	}
+	if count[core.CodeThrottled] != callers-guessBurst {
+		t.Errorf("before any lookup has ended: %v", count)
+	}
+	close(store.gate)
+	for range guessBurst {
+		count[<-outcomes]++
+	}
+	if got := store.reads.Load(); got != guessBurst || count[core.CodeUnauthorized] != guessBurst {
+		t.Errorf("%d guesses at once cost %d reads: %v", callers, got, count)
+	}
+}
+
+func TestRequestsWithOneTokenShareOneLookup(t *testing.T) {
+	for secret, want := range map[string]core.Code{"known-secret": "", "guess": core.CodeUnauthorized} {
+		store := newGatedTokens("known-secret")
+		auth := newAuthenticator(store, &testClock{now: time.UnixMilli(1_700_000_000_000)})
+		const callers = 2 * guessBurst
+		outcomes := make(chan core.Code, callers)
+		for range callers {
+			go func() {
+				_, err := auth.authenticate(context.Background(), "Bearer "+secret)
+				outcomes <- core.CodeOf(err)
+			}()
+		}
+		<-store.arrived
+		close(store.gate)
+		for range callers {
+			if got := <-outcomes; got != want {
+				t.Errorf("%s is answered %q", secret, got)
+			}
+		}
+		if got := store.reads.Load(); got != 1 {
+			t.Errorf("%s was read %d times", secret, got)
+		}
+		if secret == "known-secret" && auth.guesses != 0 {
+			t.Errorf("a valid token keeps %d places", auth.guesses)
+		}
+	}
+}
+
+func TestALookupWhoseRequestWentAwayIsMadeAgainForThoseWhoWait(t *testing.T) {
+	store := newGatedTokens("known-secret")
+	auth := newAuthenticator(store, &testClock{now: time.UnixMilli(1_700_000_000_000)})
+	leaving, leave := context.WithCancel(context.Background())
+	outcomes := make(chan error, 2)
+	authenticate := func(ctx context.Context) {
+		_, err := auth.authenticate(ctx, "Bearer known-secret")
+		outcomes <- err
+	}
+	go authenticate(leaving)
+	<-store.arrived
+	go authenticate(context.Background())
+	leave()
+	if err := <-outcomes; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the request that went away got %v", err)
+	}
+	close(store.gate)
+	if err := <-outcomes; err != nil {
+		t.Fatalf("the request that waited got %v", err)
+	}
+	// One that waits and goes away itself does not wait for the other's answer.
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	auth.lookups[core.TokenHash("held")] = &lookup{done: make(chan struct{})}
+	if _, err := auth.authenticate(gone, "Bearer held"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestALookupThatPanicsAdmitsNobodyAndHoldsNobody(t *testing.T) {
+	store := newCountedTokens(map[string]core.Token{"known-secret": {}})
+	store.slow = func() { panic("a fault") }
+	auth := newAuthenticator(store, &testClock{now: time.UnixMilli(1_700_000_000_000)})
+	for range 2 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the fault was swallowed")
+				}
+			}()
+			_, err := auth.authenticate(context.Background(), "Bearer known-secret")
+			t.Errorf("answered %v", err)
+		}()
+	}
+	store.slow = nil
+	if _, err := auth.authenticate(context.Background(), "Bearer known-secret"); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
 }
 
 func TestATokenExpiresAtItsMomentThoughItIsCached(t *testing.T) {
