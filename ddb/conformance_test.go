@@ -7,5 +7,5 @@ import (
 )
 
 func TestTheStoreConforms(t *testing.T) {
-	coretest.Run(t, func(t *testing.T) coretest.Harness { return newWorld(t).harness(300) })
+	coretest.Run(t, func(t *testing.T) coretest.Harness { return newWorldUnderTest(t).harness(either(300, 20)) })
 }

@@ -27,9 +27,9 @@ import (
 	"drawbridge/localstack/template"
 )
 
-// world is an embedded AWS with the template's table in it.
+// world is an AWS with the template's table in it.
 type world struct {
-	aws     *fakeaws.Server
+	aws     *fakeaws.Server // nil for a server elsewhere
 	network *network
 	client  *dynamodb.Client
 	table   string
@@ -54,8 +54,16 @@ func newWorldAt(t testing.TB, clock func() time.Time) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{aws: server, table: fmt.Sprintf("hub-%d", tables.Add(1))}
-	cfg := server.Config()
+	w := openWorld(t, server.Config(), fmt.Sprintf("hub-%d", tables.Add(1)), "payloads")
+	w.aws = server
+	return w
+}
+
+// openWorld makes the template's table and a bucket for large payloads on a server.
+func openWorld(t testing.TB, cfg aws.Config, table, payloads string) *world {
+	t.Helper()
+	w := &world{table: table}
+	buckets := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
 	w.network = &network{inner: cfg.HTTPClient}
 	cfg.HTTPClient = w.network
 	cfg.Retryer = func() aws.Retryer {
@@ -74,15 +82,13 @@ func newWorldAt(t testing.TB, clock func() time.Time) *world {
 		t.Fatal(err)
 	}
 	w.store = ddb.Open(w.client, ddb.Table{Name: w.table, Region: cfg.Region, Account: "000000000000"})
-	w.keepPayloads(t)
+	w.keepPayloads(t, ddb.PayloadBucket{Client: buckets, Name: payloads})
 	return w
 }
 
 // keepPayloads gives the store a bucket for large payloads.
-func (w *world) keepPayloads(t testing.TB) {
+func (w *world) keepPayloads(t testing.TB, bucket ddb.PayloadBucket) {
 	t.Helper()
-	bucket := ddb.PayloadBucket{Name: "payloads"}
-	bucket.Client = s3.NewFromConfig(w.aws.Config(), func(o *s3.Options) { o.UsePathStyle = true })
 	if _, err := bucket.Client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucket.Name)}); err != nil {
 		t.Fatal(err)
 	}

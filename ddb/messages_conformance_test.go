@@ -7,7 +7,7 @@ import (
 )
 
 func TestTheMessagesConform(t *testing.T) {
-	coretest.RunMessages(t, func(t *testing.T) coretest.MessageHarness { return newWorld(t).messages() })
+	coretest.RunMessages(t, func(t *testing.T) coretest.MessageHarness { return newWorldUnderTest(t).messages() })
 }
 
 func (w *world) messages() coretest.MessageHarness {

@@ -35,9 +35,9 @@ func seedOf(t *testing.T) uint64 {
 func long() bool { return os.Getenv("DRAWBRIDGE_LONG") != "" }
 
 func TestTheMessagesDoWhatTheModelDoes(t *testing.T) {
-	steps := 3000
+	steps := either(3000, 300)
 	if long() {
 		steps = 40_000
 	}
-	coretest.RunMessageModel(t, newWorld(t).messages(), seedOf(t), steps)
+	coretest.RunMessageModel(t, newWorldUnderTest(t).messages(), seedOf(t), steps)
 }

@@ -11,17 +11,17 @@ func (w *world) shared() coretest.SharedHarness {
 }
 
 func TestReflexionConforms(t *testing.T) {
-	coretest.RunReflexion(t, func(t *testing.T) coretest.SharedHarness { return newWorld(t).shared() })
+	coretest.RunReflexion(t, func(t *testing.T) coretest.SharedHarness { return newWorldUnderTest(t).shared() })
 }
 
 func TestPipelinesConform(t *testing.T) {
-	coretest.RunPipelines(t, func(t *testing.T) coretest.SharedHarness { return newWorld(t).shared() }, seedOf(t))
+	coretest.RunPipelines(t, func(t *testing.T) coretest.SharedHarness { return newWorldUnderTest(t).shared() }, seedOf(t))
 }
 
 func TestReflexionDoesWhatTheModelDoes(t *testing.T) {
-	steps := 1500
+	steps := either(1500, 200)
 	if long() {
 		steps = 20_000
 	}
-	coretest.RunReflexionModel(t, newWorld(t).shared(), seedOf(t), steps)
+	coretest.RunReflexionModel(t, newWorldUnderTest(t).shared(), seedOf(t), steps)
 }

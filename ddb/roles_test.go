@@ -9,11 +9,11 @@ import (
 
 func TestTheRolesConform(t *testing.T) {
 	coretest.RunRoles(t, func(t *testing.T) coretest.RoleHarness {
-		w := newWorld(t)
-		rounds := 6
+		w := newWorldUnderTest(t)
+		rounds := either(6, 2)
 		if os.Getenv("DRAWBRIDGE_LONG") != "" {
 			rounds = 1000
 		}
-		return coretest.RoleHarness{Store: w.store, LoseNextWrite: w.network.loseNextWrite, Contenders: 64, Rounds: rounds}
+		return coretest.RoleHarness{Store: w.store, LoseNextWrite: w.network.loseNextWrite, Contenders: either(64, 8), Rounds: rounds}
 	})
 }

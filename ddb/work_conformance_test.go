@@ -8,7 +8,7 @@ import (
 
 func TestHumanRequestsAndAssignmentsConform(t *testing.T) {
 	coretest.RunWork(t, func(t *testing.T) coretest.WorkHarness {
-		w := newWorld(t)
-		return coretest.WorkHarness{Store: w.store, LoseNextWrite: w.network.loseNextWrite, Seeds: 15, Rounds: 4}
+		w := newWorldUnderTest(t)
+		return coretest.WorkHarness{Store: w.store, LoseNextWrite: w.network.loseNextWrite, Seeds: either(15, 3), Rounds: either(4, 2)}
 	})
 }
