@@ -248,6 +248,9 @@ type DueJobPage struct {
 	Jobs   []Job
 	Oldest Instant // the first entry's deadline; 0 when there is none
 	Next   string
+	// Unreadable is the error of the first item that cannot be read; the page leaves
+	// such items out.
+	Unreadable error
 }
 
 // AssignRequest gives a job to a worker.

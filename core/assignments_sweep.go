@@ -31,7 +31,7 @@ func (h *Hub) SweepJobs(ctx context.Context) (JobSweep, error) {
 		}
 		return duePage{page.Oldest, page.Next, len(page.Jobs), func(i int) error {
 			return h.sweepJob(ctx, page.Jobs[i], run, &counts)
-		}}, nil
+		}, page.Unreadable}, nil
 	})
 	counts.Lag, counts.More = run.lag, run.more
 	if err := h.countJobs(ctx, run.now, &counts); err != nil && run.failed == nil {

@@ -35,6 +35,8 @@ type duePage struct {
 	next   string
 	items  int
 	work   func(i int) error
+	// unreadable is the error of an item that the page had to leave out.
+	unreadable error
 }
 
 func newDueRun(h *Hub) *dueRun {
@@ -54,6 +56,9 @@ func (r *dueRun) shards(n int, read func(shard int, after string) (duePage, erro
 			}
 			if page.oldest == 0 || !r.look(page) {
 				return nil
+			}
+			if page.unreadable != nil {
+				r.fail(page.unreadable, page.oldest)
 			}
 			if err := inParallel(page.items, sweepParallel, page.work); err != nil {
 				r.fail(err, page.oldest)

@@ -290,7 +290,7 @@ func (h *Hub) RelayEvents(ctx context.Context) (EventSweep, error) {
 			relayed, err := h.relayJob(ctx, page.JobIDs[i])
 			run.count(func() { counts.Relayed += relayed })
 			return err
-		}}, nil
+		}, nil}, nil
 	})
 	counts.Lag, counts.More = run.lag, run.more
 	return counts, run.failed

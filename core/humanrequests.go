@@ -181,6 +181,9 @@ type DueHumanPage struct {
 	Requests []HumanRequest
 	Oldest   Instant // the first entry's deadline; 0 when there is none
 	Next     string
+	// Unreadable is the error of the first item that cannot be read; the page leaves
+	// such items out.
+	Unreadable error
 }
 
 // SchemaChecker judges JSON Schemas and the answers that have to satisfy them.
@@ -755,7 +758,7 @@ func (h *Hub) SweepHumanRequests(ctx context.Context) (HumanSweep, error) {
 				}
 			})
 			return nil
-		}}, nil
+		}, page.Unreadable}, nil
 	})
 	counts.Lag, counts.More = run.lag, run.more
 	return counts, run.failed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -133,6 +134,9 @@ type draining struct {
 	spent   []Delivery // handed out as often as they may be
 
 	unconfirmed []string
+
+	mu         sync.Mutex
+	unreadable error // of a delivery that was passed over
 }
 
 // source is an inbox that is drained: the agent's own, or one of a role it holds.
@@ -163,7 +167,18 @@ func (d *draining) run(ctx context.Context) error {
 		}
 	}
 	d.clear(ctx)
-	return nil
+	return d.unreadable
+}
+
+// passOver keeps the first error of a delivery that cannot be read. It stays
+// where it is and keeps no other from being drained; whoever finds nothing else
+// is told.
+func (d *draining) passOver(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.unreadable == nil {
+		d.unreadable = err
+	}
 }
 
 // open reads the first pending deliveries of the agent's own inbox and, beside
@@ -267,6 +282,7 @@ func (d *draining) lapsed(ctx context.Context, s *source) ([]Delivery, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read lapsed leases: %w", err)
 		}
+		d.passOver(page.Unreadable)
 		found = append(found, page.Deliveries...)
 		if after = page.Next; after == "" {
 			break
@@ -280,6 +296,7 @@ func (d *draining) page(ctx context.Context, s *source, limit int) ([]Delivery, 
 	if err != nil {
 		return nil, fmt.Errorf("read inbox: %w", err)
 	}
+	d.passOver(page.Unreadable)
 	s.next, s.more = page.Next, page.Next != ""
 	return page.Deliveries, nil
 }

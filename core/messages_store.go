@@ -63,6 +63,9 @@ type InboxScan struct {
 type InboxPage struct {
 	Deliveries []Delivery
 	Next       string // position to continue from, "" at the end
+	// Unreadable is the error of the first item that cannot be read; the page leaves
+	// such items out.
+	Unreadable error
 }
 
 // DeliveryChange is a write on one live, unexpired delivery. It applies only
@@ -129,6 +132,9 @@ type DueDeliveries struct {
 	Deliveries []Delivery
 	Oldest     Instant // the first entry's deadline; 0 when there is none
 	Next       string
+	// Unreadable is the error of the first item that cannot be read; the page leaves
+	// such items out.
+	Unreadable error
 }
 
 // DeadLetterScan asks for dead letters, newest first.

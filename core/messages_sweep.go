@@ -61,15 +61,21 @@ func (r *messageSweepRun) shards(n int, work func(shard int) error) {
 		wait.Go(func() {
 			defer func() { <-slots }()
 			if err := work(shard); err != nil {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				if r.failed == nil {
-					r.failed = err
-				}
+				r.fail(err, r.now)
 			}
 		})
 	}
 	wait.Wait()
+}
+
+// fail keeps the first failure, and how far behind it leaves the sweep.
+func (r *messageSweepRun) fail(err error, oldest Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts.Lag = max(r.counts.Lag, r.now.Sub(oldest))
+	if r.failed == nil {
+		r.failed = err
+	}
 }
 
 // look counts n more deliveries, and tells whether the run may go on.
@@ -95,6 +101,9 @@ func (r *messageSweepRun) expire(ctx context.Context, shard int) error {
 		if page.Oldest == 0 || !r.look(len(page.Deliveries), page.Oldest) {
 			return nil
 		}
+		if page.Unreadable != nil {
+			r.fail(page.Unreadable, page.Oldest)
+		}
 		var due []Delivery
 		for _, d := range page.Deliveries {
 			if d.live() && d.Expired(r.now) {
@@ -104,8 +113,7 @@ func (r *messageSweepRun) expire(ctx context.Context, shard int) error {
 		dead, err := r.hub.expire(ctx, due, recoveryPeriodic)
 		r.add(MessageSweep{DeadLettered: dead, Lost: len(page.Deliveries) - dead})
 		if err != nil {
-			r.add(MessageSweep{Lag: r.now.Sub(page.Oldest)})
-			return err
+			r.fail(err, page.Oldest)
 		}
 		if after = page.Next; after == "" {
 			return nil
@@ -123,13 +131,16 @@ func (r *messageSweepRun) resume(ctx context.Context, shard int) error {
 		if page.Oldest == 0 || !r.look(len(page.Deliveries), page.Oldest) {
 			return nil
 		}
+		if page.Unreadable != nil {
+			r.fail(page.Unreadable, page.Oldest)
+		}
 		for _, record := range page.Deliveries {
 			if record.State != DeliveryFanning {
 				continue
 			}
 			if err := r.hub.resumeFanout(ctx, record.ID); err != nil {
-				r.add(MessageSweep{Lag: r.now.Sub(page.Oldest)})
-				return err
+				r.fail(err, page.Oldest)
+				continue
 			}
 			r.add(MessageSweep{Resumed: 1})
 		}
@@ -145,7 +156,6 @@ func (r *messageSweepRun) add(c MessageSweep) {
 	r.counts.DeadLettered += c.DeadLettered
 	r.counts.Lost += c.Lost
 	r.counts.Resumed += c.Resumed
-	r.counts.Lag = max(r.counts.Lag, c.Lag)
 }
 
 // count rolls up the depths. Readers keep the previous ones when it fails.

@@ -297,6 +297,9 @@ type DuePage struct {
 	Agents []Agent
 	Oldest Instant
 	Next   string // position to continue from; "" when none is left
+	// Unreadable is the error of the first item that cannot be read; the page leaves
+	// such items out.
+	Unreadable error
 }
 
 // AgentTransition is the sweep's write: from what it saw, to the next status

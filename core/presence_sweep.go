@@ -32,14 +32,13 @@ func (h *Hub) SweepAgents(ctx context.Context) (AgentSweep, error) {
 		if bounded := looked >= agentSweepLimit || h.clock.Now().Sub(started) > agentSweepTime; bounded && page.Oldest > 0 {
 			run.counts.More = true
 			run.counts.Lag = run.now.Sub(page.Oldest)
-			return run.counts, nil
+			return run.counts, run.failed
 		}
-		if err := run.page(ctx, page.Agents); err != nil {
-			return run.counts, err
-		}
+		run.fail(page.Unreadable)
+		run.page(ctx, page.Agents)
 		looked += len(page.Agents)
 		if position = page.Next; position == "" {
-			return run.counts, nil
+			return run.counts, run.failed
 		}
 	}
 }
@@ -56,8 +55,9 @@ type agentSweepRun struct {
 }
 
 // page takes the agents of a page one step on, all at once. An agent that fails
-// does not keep the others from theirs; the first failure is returned.
-func (r *agentSweepRun) page(ctx context.Context, agents []Agent) error {
+// does not keep the others, or later pages, from theirs; the first failure is the
+// run's.
+func (r *agentSweepRun) page(ctx context.Context, agents []Agent) {
 	var wait sync.WaitGroup
 	for _, agent := range agents {
 		if r.stepped[agent.ID] {
@@ -74,7 +74,6 @@ func (r *agentSweepRun) page(ctx context.Context, agents []Agent) error {
 		})
 	}
 	wait.Wait()
-	return r.failed
 }
 
 // step decides what the agent needs now: the next status, or its due entry
@@ -99,14 +98,19 @@ func (r *agentSweepRun) step(a Agent) (AgentTransition, bool) {
 	return t, true
 }
 
+// fail keeps the first failure.
+func (r *agentSweepRun) fail(err error) {
+	if r.failed == nil {
+		r.failed = err
+	}
+}
+
 func (r *agentSweepRun) count(t AgentTransition, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err != nil:
-		if r.failed == nil {
-			r.failed = fmt.Errorf("step agent: %w", err)
-		}
+		r.fail(fmt.Errorf("step agent: %w", err))
 	case !done:
 		r.counts.Lost++
 	case t.To == t.Seen.Status:

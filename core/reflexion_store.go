@@ -66,6 +66,9 @@ type ReflexionDuePage struct {
 	Entries []ReflexionEntry
 	Oldest  Instant
 	Next    string // "" when none is left
+	// Unreadable is the error of the first item that cannot be read; the page leaves
+	// such items out.
+	Unreadable error
 }
 
 // ReflexionStore keeps the entries. Entries are read strongly consistent; which

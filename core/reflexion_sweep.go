@@ -37,14 +37,13 @@ func (h *Hub) SweepReflexion(ctx context.Context) (ReflexionSweep, error) {
 		}
 		if page.Oldest > 0 && (looked >= reflexionSweepLimit || h.clock.Now().Sub(started) > reflexionSweepTime) {
 			run.counts.More, run.counts.Lag = true, run.now.Sub(page.Oldest)
-			return run.counts, nil
+			return run.counts, run.failed
 		}
-		if err := run.page(ctx, page.Entries); err != nil {
-			return run.counts, err
-		}
+		run.fail(page.Unreadable)
+		run.page(ctx, page.Entries)
 		looked += len(page.Entries)
 		if position = page.Next; position == "" {
-			return run.counts, nil
+			return run.counts, run.failed
 		}
 	}
 }
@@ -59,8 +58,8 @@ type reflexionSweepRun struct {
 }
 
 // page settles the entries of a page, many at once. One that fails does not keep
-// the others; the first failure is returned.
-func (r *reflexionSweepRun) page(ctx context.Context, entries []ReflexionEntry) error {
+// the others, or later pages, from theirs; the first failure is the run's.
+func (r *reflexionSweepRun) page(ctx context.Context, entries []ReflexionEntry) {
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, sweepParallel)
 	for _, e := range entries {
@@ -74,7 +73,13 @@ func (r *reflexionSweepRun) page(ctx context.Context, entries []ReflexionEntry) 
 		})
 	}
 	wait.Wait()
-	return r.failed
+}
+
+// fail keeps the first failure.
+func (r *reflexionSweepRun) fail(err error) {
+	if r.failed == nil {
+		r.failed = err
+	}
 }
 
 func (r *reflexionSweepRun) settle(ctx context.Context, e ReflexionEntry) {
@@ -101,9 +106,7 @@ func (r *reflexionSweepRun) count(counter *int, done bool, err error) {
 	defer r.mu.Unlock()
 	switch {
 	case err != nil:
-		if r.failed == nil {
-			r.failed = fmt.Errorf("settle reflexion entry: %w", err)
-		}
+		r.fail(fmt.Errorf("settle reflexion entry: %w", err))
 	case done:
 		*counter++
 	default:

@@ -236,19 +236,23 @@ func (h *Hub) SweepRoles(ctx context.Context) (RoleSweep, error) {
 	now := InstantOf(started)
 	var mu sync.Mutex
 	var counts RoleSweep
-	legacy := h.sweepLegacy(ctx)
+	failed := h.sweepLegacy(ctx)
 	position := ""
 	for looked := 0; ; {
 		page, err := h.roles.DueRoles(ctx, DueScan{Before: now + 1, After: position, Limit: roleSweepPage})
 		if err != nil {
-			return counts, errors.Join(legacy, fmt.Errorf("read due roles: %w", err))
+			return counts, errors.Join(failed, fmt.Errorf("read due roles: %w", err))
 		}
 		if page.Oldest != 0 && (looked >= roleSweepLimit || h.clock.Now().Sub(started) > roleSweepTime) {
 			counts.More, counts.Lag = true, now.Sub(page.Oldest)
-			return counts, legacy
+			return counts, failed
 		}
-		err = each(len(page.Roles), walkParallel, func(i int) error {
-			plan, err := h.runRole(ctx, page.Roles[i].Key, roleWish{trigger: triggerSweep, cause: SweepRoles})
+		err = each(len(page.Wires), walkParallel, func(i int) error {
+			key, err := ParseRoleWire(page.Wires[i])
+			if err != nil {
+				return fmt.Errorf("read due role: %w", err)
+			}
+			plan, err := h.runRole(ctx, key, roleWish{trigger: triggerSweep, cause: SweepRoles})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -261,12 +265,13 @@ func (h *Hub) SweepRoles(ctx context.Context) (RoleSweep, error) {
 			return err
 		})
 		if err != nil {
-			counts.Lag = now.Sub(page.Oldest)
-			return counts, errors.Join(legacy, err)
+			// A role that fails does not keep later pages from their steps.
+			counts.Lag = max(counts.Lag, now.Sub(page.Oldest))
+			failed = errors.Join(failed, err)
 		}
-		looked += len(page.Roles)
+		looked += len(page.Wires)
 		if position = page.Next; position == "" {
-			return counts, legacy
+			return counts, failed
 		}
 	}
 }

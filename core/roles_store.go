@@ -156,9 +156,9 @@ type RolePage struct {
 	Done  bool
 }
 
-// DueRolePage is a page of roles that may need a step.
+// DueRolePage is a page of roles that may need a step, by their wire form.
 type DueRolePage struct {
-	Roles  []Role
+	Wires  []string
 	Oldest Instant // the first entry's deadline; 0 when the page is empty
 	Next   string
 }

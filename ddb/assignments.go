@@ -186,18 +186,6 @@ func readJob(it item) (core.Job, error) {
 	return job, r.err
 }
 
-func readJobs(items []item) ([]core.Job, error) {
-	jobs := make([]core.Job, 0, len(items))
-	for _, it := range items {
-		job, err := readJob(it)
-		if err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, job)
-	}
-	return jobs, nil
-}
-
 // ReadJob reads one job. Cost: 1 request, 1 read unit per 4 KB. IAM: GetItem.
 func (s *Store) ReadJob(ctx context.Context, id string) (core.Job, bool, error) {
 	it, err := s.get(ctx, jobKey(id))
@@ -268,7 +256,7 @@ func (s *Store) ListJobs(ctx context.Context, scan core.JobScan) (core.JobPage, 
 		return core.JobPage{}, err
 	}
 	var found core.JobPage
-	if found.Jobs, err = readJobs(items); err != nil {
+	if found.Jobs, err = readAll(items, readJob); err != nil {
 		return core.JobPage{}, err
 	}
 	for _, it := range items {
@@ -320,8 +308,8 @@ func (s *Store) DueJobs(ctx context.Context, shard int, now core.Instant, after 
 		return core.DueJobPage{}, err
 	}
 	page := core.DueJobPage{Oldest: due.oldest, Next: due.next}
-	page.Jobs, err = readJobs(items)
-	return page, err
+	page.Jobs, page.Unreadable = readable(items, readJob)
+	return page, nil
 }
 
 // countedStatuses are the statuses that a roll-up counts.

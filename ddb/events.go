@@ -24,20 +24,13 @@ func (s *Store) eventItem(e core.JobEvent) item {
 	return it
 }
 
-func readEvents(items []item) ([]core.JobEvent, error) {
-	events := make([]core.JobEvent, 0, len(items))
-	for _, it := range items {
-		job, err := readJob(it)
-		if err != nil {
-			return nil, err
-		}
-		r := reader{it: it}
-		events = append(events, core.JobEvent{Seq: job.Events, At: r.instant(eventAtAttr), Job: job})
-		if r.err != nil {
-			return nil, r.err
-		}
+func readEvent(it item) (core.JobEvent, error) {
+	job, err := readJob(it)
+	if err != nil {
+		return core.JobEvent{}, err
 	}
-	return events, nil
+	r := reader{it: it}
+	return core.JobEvent{Seq: job.Events, At: r.instant(eventAtAttr), Job: job}, r.err
 }
 
 // ReadJobEvents reads a page of a job's events. Cost: 1 request, 1 read unit per
@@ -50,7 +43,7 @@ func (s *Store) ReadJobEvents(ctx context.Context, jobID string, after int64, li
 	if err != nil {
 		return nil, err
 	}
-	return readEvents(items)
+	return readAll(items, readEvent)
 }
 
 // DueEvents reads a page of one shard's entries; they name their jobs. Cost: 1
@@ -89,7 +82,7 @@ func (s *Store) UnrelayedEvents(ctx context.Context, jobID string, limit int) ([
 		}
 		found = append(found, out.Items...)
 		if in.ExclusiveStartKey = out.LastEvaluatedKey; len(out.LastEvaluatedKey) == 0 || len(found) >= limit {
-			return readEvents(found[:min(len(found), limit)])
+			return readAll(found[:min(len(found), limit)], readEvent)
 		}
 	}
 }

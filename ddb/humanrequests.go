@@ -150,19 +150,7 @@ func (s *Store) PendingHumanRequests(ctx context.Context, limit int) ([]core.Hum
 	if err != nil {
 		return nil, err
 	}
-	return readHumanRequests(items)
-}
-
-func readHumanRequests(items []item) ([]core.HumanRequest, error) {
-	requests := make([]core.HumanRequest, 0, len(items))
-	for _, it := range items {
-		request, err := readHumanRequest(it)
-		if err != nil {
-			return nil, err
-		}
-		requests = append(requests, request)
-	}
-	return requests, nil
+	return readAll(items, readHumanRequest)
 }
 
 // DueHumanRequests reads a page of one shard. Cost: 2 round trips, 1 when there
@@ -174,8 +162,8 @@ func (s *Store) DueHumanRequests(ctx context.Context, shard int, now core.Instan
 		return core.DueHumanPage{}, err
 	}
 	page := core.DueHumanPage{Oldest: due.oldest, Next: due.next}
-	page.Requests, err = readHumanRequests(items)
-	return page, err
+	page.Requests, page.Unreadable = readable(items, readHumanRequest)
+	return page, nil
 }
 
 // HumanShards tells the shards of DueHumanRequests.

@@ -129,6 +129,31 @@ func (r *reader) fail(name, want string) {
 	}
 }
 
+// readAll reads items; one that cannot be read fails them all.
+func readAll[T any](items []item, read func(item) (T, error)) ([]T, error) {
+	found, unreadable := readable(items, read)
+	if unreadable != nil {
+		return nil, unreadable
+	}
+	return found, nil
+}
+
+// readable reads items and leaves out those that it cannot read, with the first
+// one's error: in a sweep or an inbox, one damaged item, or one of a later format,
+// must not keep the others from being worked on.
+func readable[T any](items []item, read func(item) (T, error)) (found []T, unreadable error) {
+	found = make([]T, 0, len(items))
+	for _, it := range items {
+		one, err := read(it)
+		if err == nil {
+			found = append(found, one)
+		} else if unreadable == nil {
+			unreadable = err
+		}
+	}
+	return found, unreadable
+}
+
 // keyName names an item in an error.
 func keyName(it item) string {
 	name := ""

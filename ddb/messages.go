@@ -188,18 +188,6 @@ func readDelivery(it item) (core.Delivery, error) {
 	return d, r.err
 }
 
-func readDeliveries(items []item) ([]core.Delivery, error) {
-	deliveries := make([]core.Delivery, 0, len(items))
-	for _, it := range items {
-		d, err := readDelivery(it)
-		if err != nil {
-			return nil, err
-		}
-		deliveries = append(deliveries, d)
-	}
-	return deliveries, nil
-}
-
 // PutMessage is one PutItem, or one transaction where more than the message has
 // to hold: the sender's fence, the recipient's presence, a stored answer, or
 // being the answer to a correlation id. The key is the message's own, so a put
@@ -468,7 +456,7 @@ func (s *Store) ReadTrace(ctx context.Context, traceID string, limit int) ([]cor
 	if err != nil {
 		return nil, false, err
 	}
-	found, err := readDeliveries(items)
+	found, err := readAll(items, readDelivery)
 	return found, m.more, err
 }
 

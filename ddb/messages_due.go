@@ -40,8 +40,8 @@ func (s *Store) dueDeliveries(ctx context.Context, partition string, now core.In
 	if err != nil {
 		return page, err
 	}
-	page.Deliveries, err = readDeliveries(items)
-	return page, err
+	page.Deliveries, page.Unreadable = readable(items, readDelivery)
+	return page, nil
 }
 
 const (

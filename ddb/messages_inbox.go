@@ -32,9 +32,7 @@ func (s *Store) ReadInbox(ctx context.Context, scan core.InboxScan) (core.InboxP
 		return core.InboxPage{}, err
 	}
 	var page core.InboxPage
-	if page.Deliveries, err = readDeliveries(items); err != nil {
-		return core.InboxPage{}, err
-	}
+	page.Deliveries, page.Unreadable = readable(items, readDelivery)
 	if more && len(items) > 0 {
 		page.Next = sortValue(items[len(items)-1], inboxSK)
 	}

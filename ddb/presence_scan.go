@@ -138,12 +138,16 @@ func (s *Store) DueAgents(ctx context.Context, scan core.DueScan) (core.DuePage,
 	if err != nil || len(due.entries) == 0 {
 		return core.DuePage{}, err
 	}
-	ids := make([]string, 0, len(due.entries))
-	for _, entry := range due.entries {
-		ids = append(ids, agentIDOf(sortValue(entry, pk)))
+	items, err := s.itemsOf(ctx, due.entries)
+	if err != nil {
+		return core.DuePage{}, err
 	}
-	agents, err := s.readAgents(ctx, ids)
-	return core.DuePage{Agents: agents, Oldest: due.oldest, Next: due.next}, err
+	page := core.DuePage{Oldest: due.oldest, Next: due.next}
+	page.Agents, page.Unreadable = readable(items, func(it item) (core.Agent, error) {
+		agent, _, err := readAgent(it)
+		return agent, err
+	})
+	return page, nil
 }
 
 // TransitionAgent is one UpdateItem on what the sweep saw. The lease being the

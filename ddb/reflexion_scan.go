@@ -72,8 +72,13 @@ func (s *Store) DueReflexion(ctx context.Context, scan core.DueScan) (core.Refle
 	if err != nil || len(due.entries) == 0 {
 		return core.ReflexionDuePage{}, err
 	}
-	entries, err := s.reflexionsOf(ctx, due.entries)
-	return core.ReflexionDuePage{Entries: entries, Oldest: due.oldest, Next: due.next}, err
+	items, err := s.itemsOf(ctx, due.entries)
+	if err != nil {
+		return core.ReflexionDuePage{}, err
+	}
+	page := core.ReflexionDuePage{Oldest: due.oldest, Next: due.next}
+	page.Entries, page.Unreadable = readable(items, readReflexion)
+	return page, nil
 }
 
 // reflexionsOf reads the entries that index entries name, in their order. One
@@ -83,13 +88,5 @@ func (s *Store) reflexionsOf(ctx context.Context, named []item) ([]core.Reflexio
 	if err != nil {
 		return nil, err
 	}
-	entries := make([]core.ReflexionEntry, 0, len(items))
-	for _, it := range items {
-		e, err := readReflexion(it)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, e)
-	}
-	return entries, nil
+	return readAll(items, readReflexion)
 }
