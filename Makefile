@@ -60,6 +60,16 @@ crash: ## Kill the embedded AWS CRASH_ROUNDS times and look for lost writes
 fresh: ## Run the model tests with fresh seeds (they print them; DRAWBRIDGE_SEED=n repeats one)
 	DRAWBRIDGE_SEED=fresh go test ./ddb ./s3queue -run 'Model|Fault|Conforms' -count=1 -v
 
+.PHONY: linearizability
+linearizability: ## Check many histories of callers at once, on the embedded AWS
+	DRAWBRIDGE_LONG=1 go test ./localstack/linearizability -count=1 -timeout 20m
+
+.PHONY: visualise
+visualise: ## Draw histories with their orders, as HTML in bin/histories
+	mkdir -p bin/histories
+	DRAWBRIDGE_HISTORIES="$(CURDIR)/bin/histories" go test ./localstack/linearizability -run 'History|Order' -count=1
+	ls bin/histories
+
 .PHONY: template
 template: ## Check template.yaml with cfn-lint and the SAM translator
 	cfn-lint template.yaml

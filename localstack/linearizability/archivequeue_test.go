@@ -146,7 +146,7 @@ func archiveBackoff(attempts int64) int64 {
 // complete, release, fail, retry and read a few jobs at once, and lets every
 // lease and back-off pass between two bouts.
 func TestTheHistoryOfAnArchiveJobIsLinearizable(t *testing.T) {
-	eachRound(t, 4, func(t *testing.T, b *bed, seed uint64) {
+	eachRound(t, 2, func(t *testing.T, b *bed, seed uint64) {
 		h := archiveHistory(t, b, seed, 4, 3, 8)
 		if done := h.count(isDone); done < 20 {
 			t.Fatalf("only %d of %d calls were done", done, len(h.operations))

@@ -120,7 +120,7 @@ func (s assignment) retry() (assignment, assignmentReply) {
 // cancel and read one job at once, and lets its deadline pass between two bouts.
 // No sweep runs: whoever comes first moves the job on.
 func TestTheHistoryOfAnAssignmentIsLinearizable(t *testing.T) {
-	eachRound(t, 4, func(t *testing.T, b *bed, seed uint64) {
+	eachRound(t, 2, func(t *testing.T, b *bed, seed uint64) {
 		h := assignmentHistory(t, b, seed, 4, 3, 5)
 		if done := h.count(isDone); done < 12 {
 			t.Fatalf("only %d of %d calls were done", done, len(h.operations))

@@ -22,6 +22,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
+	"github.com/aws/smithy-go/middleware"
 
 	"drawbridge/core"
 	"drawbridge/ddb"
@@ -36,11 +38,8 @@ func remote() bool { return os.Getenv("AWS_ENDPOINT_URL") != "" }
 
 // rounds is how many histories a test makes.
 func rounds(usual int) int {
-	switch {
-	case os.Getenv("DRAWBRIDGE_LONG") != "":
-		return usual * 50
-	case remote():
-		return max(1, usual/2)
+	if os.Getenv("DRAWBRIDGE_LONG") != "" {
+		return usual * 100
 	}
 	return usual
 }
@@ -77,8 +76,8 @@ type bed struct {
 	table  string
 	bucket string
 	time   *sharedTime
-	// breaks are the middlewares of a broken adapter.
-	breaks []func(*dynamodb.Options)
+	// breaks is the middleware that makes the adapters broken ones.
+	breaks func(*middleware.Stack) error
 }
 
 var beds atomic.Int64
@@ -89,7 +88,7 @@ func newBed(t *testing.T) *bed {
 	b.table = fmt.Sprintf("history-%d-%d", os.Getpid(), beds.Add(1))
 	b.bucket = b.table
 	if remote() {
-		cfg, err := config.LoadDefaultConfig(t.Context(), config.WithHTTPClient(awshttp.NewBuildableClient()))
+		cfg, err := config.LoadDefaultConfig(t.Context(), config.WithHTTPClient(awshttp.NewBuildableClient()), config.WithLogger(logging.Nop{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,6 +168,9 @@ func (b *bed) caller(number int, seed uint64) *caller {
 	c := &caller{number: number, id: fmt.Sprintf("caller-%d", number), time: b.time, clock: &heldClock{}}
 	c.random = mathrand.New(mathrand.NewPCG(seed, uint64(number)))
 	cfg := b.config.Copy()
+	if b.breaks != nil {
+		cfg.APIOptions = append(cfg.APIOptions, b.breaks)
+	}
 	c.network = &lossy{inner: cfg.HTTPClient}
 	cfg.HTTPClient = c.network
 	cfg.Retryer = func() aws.Retryer {
@@ -176,7 +178,7 @@ func (b *bed) caller(number int, seed uint64) *caller {
 			o.MaxAttempts, o.MaxBackoff = attempts, 5*time.Millisecond // as many as in production, sooner
 		})
 	}
-	c.store = ddb.Open(dynamodb.NewFromConfig(cfg, b.breaks...), ddb.Table{Name: b.table, Region: cfg.Region, Account: "000000000000"})
+	c.store = ddb.Open(dynamodb.NewFromConfig(cfg), ddb.Table{Name: b.table, Region: cfg.Region, Account: "000000000000"})
 	objects := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
 	if err := c.store.KeepMessages(ddb.Messages{Payloads: ddb.PayloadBucket{Client: objects, Name: b.bucket}}); err != nil {
 		b.t.Fatal(err)

@@ -137,7 +137,7 @@ const (
 // drain it with and without leases, acknowledge and give back at once; between
 // two bouts the time passes every lease, and at last every expiry.
 func TestTheHistoryOfADeliveryIsLinearizable(t *testing.T) {
-	eachRound(t, 4, func(t *testing.T, b *bed, seed uint64) {
+	eachRound(t, 2, func(t *testing.T, b *bed, seed uint64) {
 		h := deliveryHistory(t, b, seed, 4, 3, 7)
 		if done := h.count(isDone); done < 20 {
 			t.Fatalf("only %d of %d calls were done", done, len(h.operations))

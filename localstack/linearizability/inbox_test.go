@@ -61,7 +61,7 @@ func (s inboxOrder) after(c inboxCall) (inboxOrder, inboxReply) {
 // compete get what the others leave them; who gets what is the history of each
 // delivery.)
 func TestTheOrderOfAnInboxIsLinearizable(t *testing.T) {
-	eachRound(t, 4, func(t *testing.T, b *bed, seed uint64) {
+	eachRound(t, 2, func(t *testing.T, b *bed, seed uint64) {
 		h := inboxHistory(t, b, seed, 3, 8, 12)
 		if done := h.count(isDone); done < 20 {
 			t.Fatalf("only %d of %d calls were done", done, len(h.operations))

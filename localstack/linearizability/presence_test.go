@@ -137,7 +137,7 @@ const agentID = "agent"
 // deregister, report and read one agent at once, while the time jumps past the
 // lease and sweeps run.
 func TestTheHistoryOfAnAgentIsLinearizable(t *testing.T) {
-	eachRound(t, 4, func(t *testing.T, b *bed, seed uint64) {
+	eachRound(t, 2, func(t *testing.T, b *bed, seed uint64) {
 		h := presenceHistory(t, b, seed, 5, 14)
 		if done := h.count(isDone); done < 20 {
 			t.Fatalf("only %d of %d calls were done", done, len(h.operations))

@@ -282,7 +282,7 @@ func (s roleRegister) expect(op, holder, state string) roleCall {
 // TestTheHistoryOfARoleIsLinearizable lets callers whose clocks differ by up to
 // 30 seconds reserve, change, acknowledge and read one role at once.
 func TestTheHistoryOfARoleIsLinearizable(t *testing.T) {
-	eachRound(t, 4, func(t *testing.T, b *bed, seed uint64) {
+	eachRound(t, 2, func(t *testing.T, b *bed, seed uint64) {
 		h := roleHistory(t, b, seed, 5, 14)
 		if done := h.count(isDone); done < 10 {
 			t.Fatalf("only %d of %d calls were done", done, len(h.operations))
