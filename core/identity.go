@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -95,7 +94,7 @@ func (h *Hub) RotateIdentity(ctx context.Context, reason string) (Rotation, erro
 			return Rotation{}, fmt.Errorf("replace identity: %w", err)
 		}
 		if done {
-			return Rotation{Identity: h.identity.put(next), Previous: before.HubInstanceID}, nil
+			return Rotation{Identity: h.identity.put(ctx, next), Previous: before.HubInstanceID}, nil
 		}
 	}
 	return Rotation{}, Refuse(CodeContended, "others kept rotating the identity")
@@ -137,18 +136,34 @@ type identityCache struct {
 	clock Clock
 	ids   IDs
 
-	mu     sync.Mutex // held while reading, so that a burst reads once
+	// turn is held while reading, so that a burst reads once. It is no mutex,
+	// because whoever waits for another's read must be able to give up.
+	turn   chan struct{}
 	copy   Identity
 	readAt time.Time
 }
 
 func newIdentityCache(store IdentityStore, clock Clock, ids IDs) *identityCache {
-	return &identityCache{store: store, clock: clock, ids: ids}
+	return &identityCache{store: store, clock: clock, ids: ids, turn: make(chan struct{}, 1)}
 }
 
+// take waits for the caller's turn, which it has to give back.
+func (c *identityCache) take(ctx context.Context) error {
+	select {
+	case c.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return Wrap(CodeUnavailable, "the time ran out before the hub's identity was read", ctx.Err())
+	}
+}
+
+func (c *identityCache) give() { <-c.turn }
+
 func (c *identityCache) current(ctx context.Context) (Identity, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.take(ctx); err != nil {
+		return Identity{}, err
+	}
+	defer c.give()
 	if age := c.clock.Now().Sub(c.readAt); c.copy.HubInstanceID != "" && age >= 0 && age < IdentityWindow {
 		return c.copy, nil
 	}
@@ -156,8 +171,10 @@ func (c *identityCache) current(ctx context.Context) (Identity, error) {
 }
 
 func (c *identityCache) refresh(ctx context.Context) (Identity, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.take(ctx); err != nil {
+		return Identity{}, err
+	}
+	defer c.give()
 	return c.read(ctx)
 }
 
@@ -179,11 +196,15 @@ func (c *identityCache) read(ctx context.Context) (Identity, error) {
 	return c.copy, nil
 }
 
-func (c *identityCache) put(r IdentityRecord) Identity {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.copy, c.readAt = c.describe(r), c.clock.Now()
-	return c.copy
+// put keeps an identity that was just written: it is told whether or not there
+// is time left to remember it.
+func (c *identityCache) put(ctx context.Context, r IdentityRecord) Identity {
+	written := c.describe(r)
+	if c.take(ctx) == nil {
+		defer c.give()
+		c.copy, c.readAt = written, c.clock.Now()
+	}
+	return written
 }
 
 func (c *identityCache) describe(r IdentityRecord) Identity {

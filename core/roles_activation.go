@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"hash/fnv"
 	"slices"
 	"time"
 )
@@ -104,7 +104,8 @@ func (h *Hub) runRole(ctx context.Context, key RoleKey, wish roleWish) (rolePlan
 		if err != nil {
 			return rolePlan{}, err
 		}
-		plan := b.plan(wish, h.ids.New(), rand.Float64())
+		id := h.ids.New()
+		plan := b.plan(wish, id, chanceOf(id))
 		if !plan.write {
 			return plan, nil
 		}
@@ -121,6 +122,14 @@ func (h *Hub) runRole(ctx context.Context, key RoleKey, wish roleWish) (rolePlan
 		}
 	}
 	return rolePlan{}, Refuse(CodeContended, roleRefusals[CodeContended])
+}
+
+// chanceOf is a number in [0,1) out of an id: the hub's chance, like its ids, is
+// given to it.
+func chanceOf(id string) float64 {
+	h := fnv.New32a()
+	h.Write([]byte(id)) // a hash never fails
+	return float64(h.Sum32()) / (1 << 32)
 }
 
 // board is a role with everything its next step depends on, at one moment.
