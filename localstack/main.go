@@ -4,6 +4,7 @@
 //	go run ./localstack             start a hub
 //	go run ./localstack doctor      tell whether an endpoint can hold a hub's state
 //	go run ./localstack queue       import, export and work on archive jobs
+//	go run ./localstack token       make, list, rotate and revoke the hub's tokens
 package main
 
 import (
@@ -46,6 +47,8 @@ func run(ctx context.Context, args []string, t terminal) int {
 			command, args = examine, args[1:]
 		case "queue":
 			command, args = manageQueue, args[1:]
+		case "token":
+			command, args = manageToken, args[1:]
 		}
 	}
 	err := command(ctx, args, t)

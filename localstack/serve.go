@@ -146,10 +146,16 @@ func (h *hub) embed(script *fakeaws.Script) (err error) {
 		return fmt.Errorf("start the embedded AWS: %w", err)
 	}
 	h.cfg = h.embedded.Config()
-	return nil
+	if h.options.memory {
+		return nil
+	}
+	return tellEndpoint(h.options.data, h.aws)
 }
 
-func (h *hub) stateFolder() string { return filepath.Join(h.options.data, "aws") }
+func (h *hub) stateFolder() string { return stateFolder(h.options.data) }
+
+// stateFolder is where a data folder holds the embedded AWS's state.
+func stateFolder(data string) string { return filepath.Join(data, "aws") }
 
 // keyFile is the key that seals credentials, beside the token.
 func (h *hub) keyFile() string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,9 @@ import (
 const (
 	tokenVariable = "DRAWBRIDGE_TOKEN"
 	tokenFile     = "token"
+	// endpointFile tells where the embedded AWS answers of the hub that uses the
+	// data folder.
+	endpointFile = "aws-endpoint"
 	// Only the user who starts the hub may read its token.
 	tokenMode  = 0o600
 	folderMode = 0o700
@@ -107,16 +111,38 @@ func newTokenIn(path string) (string, error) {
 	return value, nil
 }
 
-// record makes the hub know the token.
+// record makes the hub know the token. A token that has ended is not given new
+// life by a start: whoever revoked it meant it.
 func (b bootstrapToken) record(ctx context.Context, store core.TokenStore) error {
-	_, err := store.CreateToken(ctx, core.Token{
-		Hash:      core.TokenHash(b.value),
+	hash, now := core.TokenHash(b.value), core.InstantOf(time.Now())
+	fresh, err := store.CreateToken(ctx, core.Token{
+		Hash:      hash,
 		Name:      "bootstrap",
 		Scopes:    []core.Scope{core.ScopeRead, core.ScopeAgent, core.ScopeOperator},
-		CreatedAt: core.InstantOf(time.Now()),
+		CreatedAt: now,
 	})
 	if err != nil {
 		return fmt.Errorf("record the token: %w", err)
+	}
+	if fresh {
+		return nil
+	}
+	stands, found, err := store.ReadToken(ctx, hash)
+	if err != nil {
+		return fmt.Errorf("read the token's record: %w", err)
+	}
+	if state := stands.State(now); found && state != core.TokenActive {
+		return fmt.Errorf("the token in %s is %s; take it away to get a new one", b.place, state)
+	}
+	return nil
+}
+
+// tellEndpoint leaves the address of the embedded AWS in the data folder, for
+// the commands that cannot open the folder while the hub uses it.
+func tellEndpoint(folder string, listener net.Listener) error {
+	path := filepath.Join(folder, endpointFile)
+	if err := os.WriteFile(path, []byte("http://"+reachable(listener.Addr())+"\n"), tokenMode); err != nil {
+		return fmt.Errorf("write the address of the embedded AWS: %w", err)
 	}
 	return nil
 }
