@@ -310,7 +310,10 @@ func (h *Hub) deliveredAt(ctx context.Context, job Job) (Instant, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read dispatch: %w", err)
 	}
-	return dispatch.DeliveredAt, nil
+	if dispatch.DeliveredAt == 0 {
+		return 0, nil
+	}
+	return max(dispatch.DeliveredAt, dispatch.CreatedAt), nil
 }
 
 // dispatchPrefix is how the payload of every dispatch begins.
@@ -318,7 +321,9 @@ var dispatchPrefix = []byte(`{"kind":"assign.job","reason":`)
 
 // markDispatched re-arms the deadlines of jobs whose dispatch was just handed
 // out for the first time (contract 7.3). The messages are out either way: where
-// a mark is missing, whoever meets the deadline looks the delivery up.
+// a mark is missing, whoever meets the deadline looks the delivery up. On a host
+// whose clock is behind, the delivery counts from the dispatch on: the deadline
+// must not come before the due entry that the dispatch made.
 func (h *Hub) markDispatched(ctx context.Context, handedOut []Delivery, now Instant) {
 	var marks []JobDispatch
 	for _, d := range handedOut {
@@ -335,7 +340,7 @@ func (h *Hub) markDispatched(ctx context.Context, handedOut []Delivery, now Inst
 			continue // somebody else's message that looks like one
 		}
 		marks = append(marks, JobDispatch{
-			JobID: content.JobID, MessageID: d.ID, Attempt: content.Attempt, At: now,
+			JobID: content.JobID, MessageID: d.ID, Attempt: content.Attempt, At: max(now, d.CreatedAt),
 			Timeout: time.Duration(content.TimeoutMs) * time.Millisecond,
 		})
 	}

@@ -82,6 +82,21 @@ func testAssignments(t *testing.T, open func(*testing.T) *desk) {
 		}
 	})
 
+	t.Run("a drain on a host whose clock is behind moves no deadline before its due entry", func(t *testing.T) {
+		d := open(t)
+		job := d.assign(core.AssignRequest{TimeoutMs: second})
+		d.clock.Advance(-200 * time.Millisecond)
+		d.drain("w")
+		d.clock.Advance(200 * time.Millisecond)
+		if after := d.job(job.ID); after.DispatchedAt != job.CreatedAt || after.Deadline != job.Deadline {
+			t.Fatalf("the job was created at %d and is due at %d; it reads %+v", job.CreatedAt, job.Deadline, after)
+		}
+		d.clock.Advance(time.Second)
+		if counts, err := d.hub.SweepJobs(d.ctx); err != nil || counts.TimedOut != 1 {
+			t.Fatalf("the sweep at the deadline does %+v, %v", counts, err)
+		}
+	})
+
 	t.Run("a delivery that nobody marked is looked up before the job times out", func(t *testing.T) {
 		d := open(t)
 		job := d.assign(core.AssignRequest{TimeoutMs: second})
