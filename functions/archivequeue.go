@@ -282,6 +282,8 @@ type claimRequest struct {
 	From       core.Opt[string] `json:"from" in:"line" doc:"scanned_to of an earlier claim."`
 }
 
+func (r claimRequest) actingAgents() []actingAgent { return []actingAgent{{"owner", r.Owner}} }
+
 type claimResponse struct {
 	Jobs        []archiveJobView `json:"jobs" doc:"Earliest claimable first; empty when there are none."`
 	HeartbeatMs int64            `json:"heartbeat_ms" doc:"How often to renew."`

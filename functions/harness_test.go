@@ -60,8 +60,10 @@ type testHub struct {
 	routes []template.Route
 	log    *lockedBuffer
 	token  string // of an operator
-	sealer core.Sealer
-	relay  core.EventRelay
+	// authorization, when set, is the whole header in place of the token's.
+	authorization string
+	sealer        core.Sealer
+	relay         core.EventRelay
 
 	compiling *sync.Mutex // guards the two below: requests may run at once
 	schema    *jsonschema.Compiler
@@ -221,6 +223,9 @@ func (h *testHub) event(method, target string, body any, headers map[string]stri
 	event.RequestContext.HTTP.SourceIP = "192.0.2.7"
 	if h.token != "" {
 		event.Headers["authorization"] = "Bearer " + h.token
+	}
+	if h.authorization != "" {
+		event.Headers["authorization"] = h.authorization
 	}
 	maps.Copy(event.Headers, headers)
 	switch b := body.(type) {

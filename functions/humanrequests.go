@@ -59,6 +59,12 @@ type humanSubmitResponse struct {
 	ForwardedMessageID *string         `json:"forwarded_message_id" doc:"The message that tells the requester."`
 }
 
+// actingAgents holds a bound token to its own agents, by name: what the requester
+// is told of who answered has to be true.
+func (r humanSubmitRequest) actingAgents() []actingAgent {
+	return []actingAgent{{"submitted_by", r.SubmittedBy}}
+}
+
 // submitHuman is for people: a token that is bound to agents answers no
 // question of theirs, unless it is an operator's.
 func submitHuman(ctx context.Context, c *call, r humanSubmitRequest) (humanSubmitResponse, error) {

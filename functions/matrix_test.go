@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ const sampleAgent = "agent-1"
 // say so: another field could stand for them.
 var optionalInSample = map[string]bool{
 	"worker_agent": true, "supervisor_agent": true, "agent_id": true, "from_agent": true, "topic": true, "message_ids": true,
-	"role_key_wire": true, "state": true,
+	"role_key_wire": true, "state": true, "submitted_by": true,
 }
 
 // sampleValues are values of fields that take fewer than their rules say.
@@ -325,56 +326,225 @@ func TestBadQueriesAreRefusedByField(t *testing.T) {
 	}
 }
 
-// TestTokensReachWhatTheirScopeAllows goes through every endpoint with every
-// kind of token.
-func TestTokensReachWhatTheirScopeAllows(t *testing.T) {
+// A credential is what a request shows, and what each endpoint answers to it.
+type credential struct {
+	name   string
+	header string // of Authorization
+	// wants gives the code of the refusal, "" where the token lets the caller in.
+	wants func(e *Endpoint, acts bool) core.Code
+}
+
+// credentials makes a token of every kind.
+func (h *testHub) credentials() []credential {
+	now := core.InstantOf(h.clock.Now())
+	always := func(code core.Code) func(*Endpoint, bool) core.Code {
+		return func(*Endpoint, bool) core.Code { return code }
+	}
+	forbiddenIf := func(wrong func(e *Endpoint, acts bool) bool) func(*Endpoint, bool) core.Code {
+		return func(e *Endpoint, acts bool) core.Code {
+			if wrong(e, acts) {
+				return core.CodeForbidden
+			}
+			return ""
+		}
+	}
+	overRead := func(e *Endpoint, _ bool) bool { return e.Scope != core.ScopeRead }
+	overAgent := func(e *Endpoint, _ bool) bool { return e.Scope == core.ScopeOperator }
+	actsOnly := func(_ *Endpoint, acts bool) bool { return acts }
+	all := []core.Scope{core.ScopeOperator}
+	list := []credential{
+		{"no token", "", always(core.CodeUnauthorized)},
+		{"a scheme alone", "Bearer", always(core.CodeUnauthorized)},
+		{"another scheme", "Basic " + operatorToken, always(core.CodeUnauthorized)},
+		{"no scheme", operatorToken, always(core.CodeUnauthorized)},
+		{"two tokens", "Bearer " + operatorToken + " x", always(core.CodeUnauthorized)},
+		{"two headers", "Bearer " + operatorToken + ",Bearer " + operatorToken, always(core.CodeUnauthorized)},
+		{"a control character", "Bearer " + operatorToken + "\x00", always(core.CodeUnauthorized)},
+		{"too long a token", "Bearer " + strings.Repeat("x", MaxToken+1), always(core.CodeUnauthorized)},
+		{"the hash of a token", "Bearer " + core.TokenHash(operatorToken), always(core.CodeUnauthorized)},
+		{"a wrong token", "Bearer nobodys-token", always(core.CodeUnauthorized)},
+	}
+	for _, made := range []struct {
+		name  string
+		token core.Token
+		wants func(*Endpoint, bool) core.Code
+	}{
+		{"expired", core.Token{Scopes: all, ExpiresAt: now}, always(core.CodeUnauthorized)},
+		{"revoked", core.Token{Scopes: all, RevokedAt: now}, always(core.CodeUnauthorized)},
+		{"without a scope", core.Token{}, always(core.CodeForbidden)},
+		{"with scopes that do not exist", core.Token{Scopes: []core.Scope{"root", ScopePublic}}, always(core.CodeForbidden)},
+		{"to read", core.Token{Scopes: []core.Scope{core.ScopeRead}}, forbiddenIf(overRead)},
+		{"of an agent", core.Token{Scopes: []core.Scope{core.ScopeAgent}}, forbiddenIf(overAgent)},
+		{"with two scopes", core.Token{Scopes: []core.Scope{core.ScopeRead, core.ScopeAgent}}, forbiddenIf(overAgent)},
+		{"bound to the agent", core.Token{Scopes: all, AgentIDs: []string{"agent-0", sampleAgent}}, always("")},
+		{"bound to another agent", core.Token{Scopes: all, AgentIDs: []string{"agent-2"}}, forbiddenIf(actsOnly)},
+		{"of an operator", core.Token{Scopes: all}, always("")},
+	} {
+		secret := "token-" + strings.ReplaceAll(made.name, " ", "-")
+		h.createToken(secret, made.token)
+		list = append(list, credential{"a token " + made.name, "Bearer " + secret, made.wants})
+	}
+	return list
+}
+
+// changes counts the requests so far that could have changed something.
+func (h *testHub) changes() int {
+	total := 0
+	for op, cost := range h.aws.Meter().Total().ByOp {
+		switch op {
+		case "GetItem", "BatchGetItem", "Query", "Scan", "DescribeTable", "GetObject", "HeadObject", "ListObjectsV2", "HeadBucket":
+		default:
+			total += cost.Requests
+		}
+	}
+	return total
+}
+
+// TestEveryEndpointIsClosedToWhoMayNotUseIt goes through every endpoint with
+// every kind of credential: status, code and envelope are right, and a refused
+// request has changed nothing and tells nothing of the agent it names.
+func TestEveryEndpointIsClosedToWhoMayNotUseIt(t *testing.T) {
 	h := newTestHub(t)
 	h.online(sampleAgent, 1)
-	now := core.InstantOf(h.clock.Now())
-	tokens := map[string]core.Token{
-		"reader-token":   {Scopes: []core.Scope{core.ScopeRead}},
-		"agent-token":    {Scopes: []core.Scope{core.ScopeAgent}},
-		"operator-token": {Scopes: []core.Scope{core.ScopeOperator}},
-		"two-scopes":     {Scopes: []core.Scope{core.ScopeRead, core.ScopeAgent}},
-		"scopeless":      {},
-		"odd-scope":      {Scopes: []core.Scope{"root", ScopePublic}},
-		"expired-token":  {Scopes: []core.Scope{core.ScopeOperator}, ExpiresAt: now},
-		"revoked-token":  {Scopes: []core.Scope{core.ScopeOperator}, RevokedAt: now},
-		"bound-token":    {Scopes: []core.Scope{core.ScopeOperator}, AgentIDs: []string{"agent-0", sampleAgent}},
-		"foreign-token":  {Scopes: []core.Scope{core.ScopeOperator}, AgentIDs: []string{"agent-2"}},
-	}
-	for secret, token := range tokens {
-		h.createToken(secret, token)
-	}
+	credentials := h.credentials()
 	for _, e := range h.app.endpoints {
+		if e.Scope == ScopePublic {
+			continue
+		}
 		body := e.request.sample()
 		if e.Path == "/bridge/status" && e.readsBody() {
 			body["status"] = "online" // a report acts, a query does not
 		}
 		acts := actsFor(t, e, body)
-		for secret, want := range map[string]int{
-			"": 401, "unknown-token": 401, "expired-token": 401, "revoked-token": 401,
-			"scopeless": 403, "odd-scope": 403, "operator-token": 0, "bound-token": 0,
-			"foreign-token": map[bool]int{true: 403}[acts],
-			"reader-token":  map[bool]int{true: 403}[e.Scope != core.ScopeRead],
-			"agent-token":   map[bool]int{true: 403}[e.Scope == core.ScopeOperator],
-			"two-scopes":    map[bool]int{true: 403}[e.Scope == core.ScopeOperator],
-		} {
-			if e.Scope == ScopePublic {
-				want = 0
+		for _, c := range credentials {
+			before := h.changes()
+			a := h.requestAs(c.header, e, body)
+			what := fmt.Sprintf("%s %s with %s", e.Method, e.Path, c.name)
+			want := c.wants(e, acts)
+			if want == "" {
+				if a.status == 401 || a.status == 403 || a.status == 500 {
+					t.Errorf("%s: %d %s", what, a.status, a.text)
+				}
+				continue
 			}
-			before := h.items()
-			a := h.as(secret).request(e, body)
-			switch {
-			case want == 0 && (a.status == 401 || a.status == 403 || a.status == 500):
-				t.Errorf("%s %s with %q: %d %s", e.Method, e.Path, secret, a.status, a.text)
-			case want != 0 && a.status != want:
-				t.Errorf("%s %s with %q: %d, want %d", e.Method, e.Path, secret, a.status, want)
-			case want != 0:
-				h.mustNotWrite(before, e.Path+" with "+secret)
+			if status := statusOfKind[want.Entry().Kind]; a.status != status || a.code() != string(want) {
+				t.Errorf("%s: %d %s, want %d %s", what, a.status, a.code(), status, want)
+			}
+			if got := a.headers["www-authenticate"] != ""; got != (want == core.CodeUnauthorized) {
+				t.Errorf("%s: WWW-Authenticate %t", what, got)
+			}
+			if h.changes() != before {
+				t.Errorf("%s: a request that could change something was made", what)
+			}
+			if other := h.requestAs(c.header, e, renamed(body)); other.text != a.text {
+				t.Errorf("%s: an agent that exists is refused by %s, one that does not by %s", what, a.text, other.text)
 			}
 		}
 	}
+}
+
+// requestAs sends an endpoint a request with an Authorization header as it is.
+func (h *testHub) requestAs(header string, e *Endpoint, body map[string]any) answer {
+	h.t.Helper()
+	sender := h.as("")
+	sender.authorization = header
+	return sender.request(e, body)
+}
+
+// renamed is the request about an agent that does not exist.
+func renamed(body map[string]any) map[string]any {
+	other := map[string]any{}
+	for name, value := range body {
+		if value == sampleAgent {
+			value = "agent-9"
+		}
+		other[name] = value
+	}
+	return other
+}
+
+// openFields are those whose names sound like an agent and by which nobody acts
+// as one, with why: everywhere, or by the method or the path of an endpoint.
+var openFields = map[string]string{
+	"to":                       "the recipient: anybody may be written to",
+	"to_agent":                 "the recipient",
+	"agent_id GET":             "reads are open to every token",
+	"agent":                    "the kind of program whose transcript it is, no id",
+	"agents":                   "a list whose elements act, or a filter by kind of program",
+	"agents[0]":                "a kind of program",
+	"requested_by":             "a label that is told as it was given and decides nothing",
+	"successor":                "who gets the role after the holder, who acts",
+	"holder_agent_id":          "what an operator sets",
+	"previous_holder_agent_id": "what an operator sets",
+	"holder_lease_expires_ms":  "a time",
+	"from_ms":                  "a time",
+
+	"supervisor_agent /bridge/assign/status": "a filter",
+	"worker_agent /bridge/assign/status":     "a filter",
+	"worker_agent /bridge/assign/async":      "who gets the job",
+	"agent_id /bridge/roles/fence-check":     "a read",
+	"from /bridge/queue/claim":               "a position",
+}
+
+// open tells whether a field is one of openFields, and marks it as met.
+func open(met map[string]bool, name string, e *Endpoint) bool {
+	for _, key := range []string{name, name + " " + e.Method, name + " " + e.Path} {
+		if openFields[key] != "" {
+			met[key] = true
+			return true
+		}
+	}
+	return false
+}
+
+var soundsLikeAnAgent = regexp.MustCompile(`agent|from|^to$|_to$|owner|by$|supervisor|worker|requester|successor|sender|holder|principal`)
+
+// TestEveryFieldThatNamesAnAgentIsHeldAgainstTheToken finds the fields by which
+// one agent could act as another, and tries each with a token of another agent.
+func TestEveryFieldThatNamesAnAgentIsHeldAgainstTheToken(t *testing.T) {
+	h := newTestHub(t)
+	h.online(sampleAgent, 1)
+	h.createToken("bound-token", core.Token{Scopes: []core.Scope{core.ScopeOperator}, AgentIDs: []string{sampleAgent}})
+	bound, tried, met := h.as("bound-token"), map[string]bool{}, map[string]bool{}
+	for _, e := range h.app.endpoints {
+		for _, c := range e.request.fieldCases("", unwrapped) {
+			name := c.field[strings.LastIndexByte(c.field, '.')+1:]
+			if !soundsLikeAnAgent.MatchString(name) || open(met, name, e) {
+				continue
+			}
+			body := c.with("agent-2")
+			if e.Path == "/bridge/status" {
+				body["status"] = "online"
+			}
+			before := h.changes()
+			a := bound.request(e, body)
+			if got, _ := a.at("error.details.field").(string); a.code() != string(core.CodeForbidden) || got != c.field {
+				t.Errorf("%s %s with %s of another agent: %d %s", e.Method, e.Path, c.field, a.status, a.text)
+			}
+			if h.changes() != before {
+				t.Errorf("%s with %s of another agent changed something", e.Path, c.field)
+			}
+			tried[name] = true
+		}
+	}
+	for name, why := range openFields {
+		if !met[name] {
+			t.Errorf("no endpoint has the open field %s (%s)", name, why)
+		}
+	}
+	for _, name := range []string{"agent_id", "from", "from_agent", "supervisor_agent", "worker_agent", "requester_agent", "submitted_by", "owner"} {
+		if !tried[name] {
+			t.Errorf("no endpoint was tried by its field %s", name)
+		}
+	}
+}
+
+// TestABoundTokenActsForItsAgentsAlone covers what the fields alone do not say.
+func TestABoundTokenActsForItsAgentsAlone(t *testing.T) {
+	h := newTestHub(t)
+	h.online(sampleAgent, 1)
+	h.createToken("bound-token", core.Token{Scopes: []core.Scope{core.ScopeOperator}, AgentIDs: []string{"agent-0", sampleAgent}})
+	h.createToken("foreign-token", core.Token{Scopes: []core.Scope{core.ScopeOperator}, AgentIDs: []string{"agent-2"}})
 	batch := fields{"agents": []fields{{"agent_id": sampleAgent}, {"agent_id": "agent-2"}}}
 	h.as("bound-token").send("POST", "/bridge/heartbeat", batch).expect(t, 403, core.CodeForbidden)
 	a := h.as("foreign-token").send("POST", "/bridge/heartbeat", batch).expect(t, 403, core.CodeForbidden)
@@ -383,6 +553,13 @@ func TestTokensReachWhatTheirScopeAllows(t *testing.T) {
 	}
 	h.as("bound-token").send("POST", "/bridge/status", fields{"agent_id": " agent-2 ", "status": "online"}).expect(t, 403, core.CodeForbidden)
 	h.as("bound-token").send("POST", "/bridge/status", fields{"agent_id": "agent-2", "scope": "agent"}).expect(t, 200, "")
+	h.as("bound-token").send("POST", "/bridge/control", fields{"to_agent": sampleAgent, "command": "stop"}).expect(t, 403, core.CodeForbidden) // from "lead"
+	for id, status := range map[string]int{sampleAgent: 200, "Agent-1": 403, "agent-1 ": 403, "agent\u2010" + "1": 403, "agent-1\u200b": 403, "\uff41gent-1": 403} {
+		a := h.as("bound-token").send("POST", "/bridge/context", fields{"agent_id": id})
+		if a.status != status {
+			t.Errorf("as %+q: %d %s", id, a.status, a.text)
+		}
+	}
 }
 
 // actsFor reports whether a request acts for the sample agent.
