@@ -29,7 +29,7 @@ type Table struct {
 // Store is the hub's table. It is safe for concurrent use and keeps no state
 // but the client.
 type Store struct {
-	client      *dynamodb.Client
+	client      Client
 	table       string
 	fingerprint string
 	payloads    PayloadBucket
@@ -54,7 +54,7 @@ var (
 // Open returns the store over a table as the template declares it. It makes no
 // request. The client is expected to retry a request up to 3 times (4 attempts,
 // the SDK's default for DynamoDB) and to bound each attempt in time.
-func Open(client *dynamodb.Client, t Table) *Store {
+func Open(client Client, t Table) *Store {
 	sum := sha256.Sum256([]byte(strings.Join([]string{t.Region, t.Account, t.Name}, "/")))
 	return &Store{
 		client: client, table: t.Name, fingerprint: storeType + ":" + hex.EncodeToString(sum[:]),

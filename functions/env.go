@@ -53,6 +53,8 @@ type Settings struct {
 	CredentialKeyFile string
 	// EventBus is the bus that job events are relayed to, "" for none.
 	EventBus string
+	// NewTables makes the client of DynamoDB; nil takes the SDK's.
+	NewTables func(aws.Config) ddb.Client
 }
 
 // FromEnv builds the App of a deployed function: settings from getenv, clients
@@ -107,7 +109,7 @@ func Open(cfg aws.Config, s Settings) (*App, error) {
 	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], CountSpend)
 	clock := core.SystemClock{}
 	ids := core.NewIDs(clock, rand.Reader)
-	store := ddb.Open(dynamodb.NewFromConfig(cfg), ddb.Table{Name: s.Table, Region: cfg.Region, Account: s.Account})
+	store := ddb.Open(s.tables(cfg), ddb.Table{Name: s.Table, Region: cfg.Region, Account: s.Account})
 	if err := store.KeepMessages(ddb.Messages{Retention: s.Retention, Payloads: ddb.PayloadBucket{Client: bucketClient(cfg), Name: s.Bucket}}); err != nil {
 		return nil, err
 	}
@@ -125,6 +127,13 @@ func Open(cfg aws.Config, s Settings) (*App, error) {
 	return New(Config{
 		Hub: hub, Tokens: store, Clock: clock, IDs: ids, Log: s.Log, Version: Version, CORSOrigins: s.CORSOrigins,
 	})
+}
+
+func (s Settings) tables(cfg aws.Config) ddb.Client {
+	if s.NewTables != nil {
+		return s.NewTables(cfg)
+	}
+	return dynamodb.NewFromConfig(cfg)
 }
 
 // sealer is what credentials are sealed with, nil where there is no key.

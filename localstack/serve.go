@@ -206,6 +206,9 @@ func (h *hub) settings() (functions.Settings, error) {
 	s, err := functions.SettingsFrom(func(name string) string { return all[0].Environment[name] })
 	s.Log = h.log
 	s.CredentialKeyFile = h.keyFile()
+	if h.embedded != nil {
+		s.NewTables = func(cfg aws.Config) ddb.Client { return h.embedded.NewTables(cfg) }
+	}
 	s.EventBus = "" // the bus is not there: events are followed over HTTP
 	return s, err
 }

@@ -30,15 +30,18 @@ type reply struct {
 // server is closed: there is nobody to answer.
 func (s *Server) exchange(ctx context.Context, r *http.Request, body []byte, tag *tag) (reply, error) {
 	p := protocolOf(r)
-	id := s.ids.next()
-	reading := s.meter.begin(tag)
 	caller, refused := s.verifier.verify(r, body, p)
 	if refused != nil {
-		rep := reply{Response: refused.response(p, r, id)}
-		finish(&rep.Response, r, p, id)
-		reading.end(&engine.Call{Op: Unauthenticated}, rep.ErrorCode, nil)
-		return rep, nil
+		return reply{Response: s.refuse(r, refused, tag)}, nil
 	}
+	return s.answer(ctx, r, body, tag, caller)
+}
+
+// answer answers a request whose caller is known.
+func (s *Server) answer(ctx context.Context, r *http.Request, body []byte, tag *tag, caller string) (reply, error) {
+	p := protocolOf(r)
+	id := s.ids.next()
+	reading := s.meter.begin(tag)
 	r.Header["X-Fakeaws-Request-Id"] = []string{id.request}
 	service := s.objects
 	if p == awsJSON {

@@ -53,7 +53,8 @@ func headerTag(r *http.Request) *tag {
 	return &noTag
 }
 
-// refuse answers a request whose body was not read.
+// refuse answers a request that is not carried out: its body could not be read, or
+// its signature is no good.
 func (s *Server) refuse(r *http.Request, f *failure, tag *tag) engine.Response {
 	reading := s.meter.begin(tag)
 	p, id := protocolOf(r), s.ids.next()
