@@ -1,0 +1,75 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestTheFleetKeepsItsPromises runs a few fixed seeds. DRAWBRIDGE_SIM_SEEDS=n runs
+// n fresh ones besides, DRAWBRIDGE_SEED=n only that one, and again, with its trace
+// in the file that DRAWBRIDGE_SIM_TRACE names.
+func TestTheFleetKeepsItsPromises(t *testing.T) {
+	for _, seed := range seeds(t) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { hold(t, planOf(seed)) })
+	}
+}
+
+// usualSeeds are what an ordinary run takes: together they have every way the
+// schedules behave, one process and many, and every amount of trouble.
+var usualSeeds = []uint64{1, 2, 3}
+
+func seeds(t *testing.T) []uint64 {
+	t.Helper()
+	if text := os.Getenv("DRAWBRIDGE_SEED"); text != "" && text != "fresh" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("DRAWBRIDGE_SEED: %v", err)
+		}
+		return []uint64{seed}
+	}
+	all := usualSeeds
+	count, err := strconv.Atoi(cmp.Or(os.Getenv("DRAWBRIDGE_SIM_SEEDS"), "0"))
+	if err != nil {
+		t.Fatalf("DRAWBRIDGE_SIM_SEEDS: %v", err)
+	}
+	for range count {
+		all = append(all, rand.Uint64N(1_000_000_000))
+	}
+	return all
+}
+
+// hold fails unless a run keeps every promise, and tells how to repeat it.
+func hold(t *testing.T, p plan) {
+	t.Helper()
+	r := simulate(t, p)
+	t.Logf("%s: %d steps, %d calls, %d changes in %s, %s", p, r.steps, r.calls, r.changes, r.took, r.sum[:12])
+	if path := os.Getenv("DRAWBRIDGE_SIM_TRACE"); path != "" {
+		if err := os.WriteFile(path, []byte(r.tail), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(r.wrong) == 0 {
+		return
+	}
+	lines := strings.Split(r.tail, "\n")
+	t.Errorf("%s\n\n%s\n\nthe end of what happened:\n%s\n\nrepeat it with DRAWBRIDGE_SEED=%d go test ./localstack/simulation -run TheFleet",
+		p, strings.Join(r.wrong, "\n\n"), strings.Join(lines[max(0, len(lines)-40):], "\n"), p.seed)
+}
+
+func TestTheSameSeedGivesTheSameRun(t *testing.T) {
+	p := planOf(1)
+	p.sweeps, p.steps = sweepsOverlap, 1200
+	first, second := simulate(t, p), simulate(t, p)
+	if first.sum != second.sum {
+		t.Errorf("%s came to %s in %d steps and to %s in %d", p, first.sum, first.steps, second.sum, second.steps)
+	}
+	p.seed++
+	if other := simulate(t, p); other.sum == first.sum {
+		t.Errorf("another seed came to the same: the sum shows nothing")
+	}
+}
