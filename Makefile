@@ -70,6 +70,15 @@ visualise: ## Draw histories with their orders, as HTML in bin/histories
 	DRAWBRIDGE_HISTORIES="$(CURDIR)/bin/histories" go test ./localstack/linearizability -run 'History|Order' -count=1
 	ls bin/histories
 
+# A whole run takes about half an hour of two cores. SAMPLE=n judges n mutants by the
+# tests that killed them last time; MUTATION takes the command's other flags.
+SAMPLE ?= 0
+MUTATION ?=
+
+.PHONY: mutation
+mutation: ## Break one guard at a time and tell which test fails (SAMPLE=n: only n of them)
+	nice go run ./localstack/mutation -sample $(SAMPLE) -workers 2 $(MUTATION)
+
 .PHONY: template
 template: ## Check template.yaml with cfn-lint and the SAM translator
 	cfn-lint template.yaml

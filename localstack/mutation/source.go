@@ -57,45 +57,52 @@ var uncheckedSource string
 
 // plant puts the switches into the packages of the targets.
 func plant(root string) (*tree, error) {
-	exports, err := exportData(root)
+	var packages []string
+	for _, target := range targets {
+		packages = append(packages, "./"+target.folder)
+	}
+	compiled, err := exportData(root, packages)
 	if err != nil {
 		return nil, err
 	}
 	t := &tree{root: root, overlay: map[string]string{}}
 	for i := range targets {
-		if err := t.plantPackage(&targets[i], exports); err != nil {
+		if err := t.plantPackage(&targets[i], compiled); err != nil {
 			return nil, fmt.Errorf("plant %s: %w", targets[i].folder, err)
 		}
 	}
 	return t, nil
 }
 
-// exportData tells where the compiled form of each imported package is.
-func exportData(root string) (map[string]string, error) {
-	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export"}
-	for _, t := range targets {
-		args = append(args, "./"+t.folder)
-	}
-	list := exec.Command("go", args...)
+// exports tells where the compiled form of each package is, by import path.
+type exports map[string]string
+
+// exportData compiles packages and what they import.
+func exportData(root string, packages []string) (exports, error) {
+	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
 	list.Dir, list.Stderr = root, os.Stderr
 	out, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
-	exports := map[string]string{}
+	compiled := exports{}
 	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p struct{ ImportPath, Export string }
 		switch err := decoder.Decode(&p); {
 		case errors.Is(err, io.EOF):
-			return exports, nil
+			return compiled, nil
 		case err != nil:
 			return nil, fmt.Errorf("read the list of packages: %w", err)
 		}
-		exports[p.ImportPath] = p.Export
+		compiled[p.ImportPath] = p.Export
 	}
 }
 
-func (t *tree) plantPackage(target *target, exports map[string]string) error {
+func (e exports) importer(files *token.FileSet) types.Importer {
+	return importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(e[path]) })
+}
+
+func (t *tree) plantPackage(target *target, compiled exports) error {
 	folder := filepath.Join(t.root, target.folder)
 	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
@@ -110,9 +117,7 @@ func (t *tree) plantPackage(target *target, exports map[string]string) error {
 		}
 	}
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
-	config := types.Config{Importer: importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) {
-		return os.Open(exports[path])
-	})}
+	config := types.Config{Importer: compiled.importer(files)}
 	if _, err := config.Check(target.folder, files, parsed, info); err != nil {
 		return fmt.Errorf("check the types: %w", err)
 	}
