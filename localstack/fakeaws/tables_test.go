@@ -158,7 +158,9 @@ func requests() []struct {
 }
 
 func TestTheClientOfTheSameProcessTellsWhatTheSDKTells(t *testing.T) {
-	dynamodbOnly := func(a fakeaws.Action) []fakeaws.Rule { return []fakeaws.Rule{{Service: "dynamodb", Count: 1, Action: a}} }
+	dynamodbOnly := func(a fakeaws.Action) []fakeaws.Rule {
+		return []fakeaws.Rule{{Service: "dynamodb", Count: 1, Action: a}}
+	}
 	faults := []struct {
 		name  string
 		rules []fakeaws.Rule

@@ -21,8 +21,10 @@ type comparison struct {
 	reference float64
 	// prepare makes what the operation needs and returns it, with the loop to run
 	// it in.
-	prepare func(context.Context, *client.Client, bench.Loop) (operation, bench.Loop, error)
+	prepare preparation
 }
+
+type preparation func(context.Context, *client.Client, bench.Loop) (operation, bench.Loop, error)
 
 type fields = map[string]any
 
@@ -48,9 +50,9 @@ func cases() []comparison {
 				return fields{"agent_id": fmt.Sprintf("new-%d-%d", round, n), "cli": "claude"}
 			})(ctx, c, l)
 		}},
-		{"status report", 1682, posting("status", func(n int) any { return fields{"agent_id": known(n), "status": "busy"} })},
+		{"status report", 1682, registered(posting("status", func(n int) any { return fields{"agent_id": known(n), "status": "busy"} }))},
 		// The older release has no heartbeat: its status report does that work.
-		{"heartbeat", 1682, posting("heartbeat", func(n int) any { return fields{"agent_id": known(n)} })},
+		{"heartbeat", 1682, registered(posting("heartbeat", func(n int) any { return fields{"agent_id": known(n)} }))},
 		{"publish to an agent", 1223, posting("publish", func(n int) any { return message(known(n)) })},
 		{"publish to a topic, 10 followers", 830, publishToTopic},
 		{"drain of 10", 596, drainTen},
@@ -62,9 +64,21 @@ func cases() []comparison {
 }
 
 // posting is an operation that needs nothing: its body goes to an endpoint.
-func posting(endpoint string, body func(n int) any) func(context.Context, *client.Client, bench.Loop) (operation, bench.Loop, error) {
+func posting(endpoint string, body func(n int) any) preparation {
 	return func(_ context.Context, c *client.Client, l bench.Loop) (operation, bench.Loop, error) {
 		return func(ctx context.Context, _, n int) error { return c.Post(ctx, endpoint, body(n), nil) }, l, nil
+	}
+}
+
+// registered registers the known agents first.
+func registered(then preparation) preparation {
+	return func(ctx context.Context, c *client.Client, l bench.Loop) (operation, bench.Loop, error) {
+		for i := range knownAgents {
+			if err := register(ctx, c, known(i)); err != nil {
+				return nil, l, err
+			}
+		}
+		return then(ctx, c, l)
 	}
 }
 

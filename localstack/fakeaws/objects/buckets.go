@@ -125,13 +125,11 @@ func (e *Engine) deleteBucket(req *request) (engine.Response, error) {
 	}
 	c := e.begin()
 	for _, u := range b.uploads.Items() {
-		for _, p := range u.parts {
-			c.drop(p.body)
-		}
-		c.removeUpload(b, u)
+		c.abortUpload(b, u)
 	}
 	delete(e.buckets, b.name)
 	c.write(spaceBucket, b.name, nil)
+	c.write(spaceLifecycle, b.name, nil)
 	return engine.Response{Status: http.StatusNoContent, Header: http.Header{}, Durable: c.commit()}, nil
 }
 

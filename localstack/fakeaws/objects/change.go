@@ -107,6 +107,14 @@ func (c *change) savePart(b *bucket, u *upload, p *part) {
 	}
 }
 
+// abortUpload forgets an upload with all that was uploaded.
+func (c *change) abortUpload(b *bucket, u *upload) {
+	for _, p := range u.parts {
+		c.drop(p.body)
+	}
+	c.removeUpload(b, u)
+}
+
 // removeUpload forgets an upload and its parts' records. The bodies stay: the
 // caller drops those that no object took over.
 func (c *change) removeUpload(b *bucket, u *upload) {

@@ -226,3 +226,16 @@ func verifyDigests(h http.Header, body []byte) error {
 	}
 	return verifyMD5(h, md5.Sum(body))
 }
+
+// requireDigest refuses a document that comes without any digest, where S3
+// demands one. Whether it is right is for verifyDigests.
+func requireDigest(h http.Header) error {
+	given, err := requestChecksum(h)
+	if err != nil {
+		return err
+	}
+	if given.algorithm == noChecksum && h.Get("Content-Md5") == "" {
+		return invalidRequest("Missing required header for this request: Content-MD5 OR x-amz-checksum-*")
+	}
+	return nil
+}

@@ -131,13 +131,8 @@ func parseDeleteObjects(req *request) (*deleteRequest, error) {
 }
 
 func (e *Engine) deleteObjects(req *request) (engine.Response, error) {
-	h := req.header
-	given, err := requestChecksum(h)
-	if err != nil {
+	if err := requireDigest(req.header); err != nil {
 		return engine.Response{}, err
-	}
-	if given.algorithm == noChecksum && h.Get("Content-Md5") == "" {
-		return engine.Response{}, invalidRequest("Missing required header for this request: Content-MD5 OR x-amz-checksum-*")
 	}
 	del, err := parseDeleteObjects(req)
 	if err != nil {

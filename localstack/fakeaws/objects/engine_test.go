@@ -148,7 +148,7 @@ func TestUnsupportedOperationsNameThemselves(t *testing.T) {
 		name           string
 	}{
 		{"GET", "/bkt?acl", nil, "GetBucketAcl"},
-		{"PUT", "/bkt?lifecycle", nil, "PutBucketLifecycleConfiguration"},
+		{"PUT", "/bkt?cors", nil, "PutBucketCors"},
 		{"PUT", "/bkt?tagging", nil, "PutBucketTagging"},
 		{"GET", "/bkt?analytics&id=1", nil, `"id"`},
 		{"PUT", "/bkt/k?tagging", nil, "PutObjectTagging"},

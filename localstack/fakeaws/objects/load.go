@@ -14,6 +14,7 @@ func (e *Engine) load() error {
 		load func(key string, value []byte) error
 	}{
 		{spaceBucket, e.loadBucket},
+		{spaceLifecycle, e.loadLifecycle},
 		{spaceVersion, e.loadVersion},
 		{spaceUpload, e.loadUpload},
 		{spacePart, e.loadPart},
@@ -47,6 +48,15 @@ func (e *Engine) loadBucket(name string, record []byte) error {
 	}
 	e.buckets[name] = b
 	return nil
+}
+
+func (e *Engine) loadLifecycle(name string, record []byte) (err error) {
+	b := e.buckets[name]
+	if b == nil {
+		return errRecord
+	}
+	b.lifecycle, err = decodeLifecycle(record)
+	return err
 }
 
 func (e *Engine) loadVersion(recordKey string, record []byte) error {

@@ -229,10 +229,7 @@ func (e *Engine) abortMultipartUpload(req *request) (engine.Response, error) {
 		return engine.Response{}, err
 	}
 	c := e.begin()
-	for _, p := range u.parts {
-		c.drop(p.body)
-	}
-	c.removeUpload(b, u)
+	c.abortUpload(b, u)
 	return engine.Response{Status: http.StatusNoContent, Header: http.Header{}, Durable: c.commit()}, nil
 }
 

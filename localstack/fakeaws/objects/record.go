@@ -10,11 +10,12 @@ import (
 
 // The journal's spaces and their keys.
 const (
-	spaceBucket  = "s3.bucket"  // bucket
-	spaceVersion = "s3.version" // bucket / key NUL version id
-	spaceBody    = "s3.body"    // 16 hexadecimal digits
-	spaceUpload  = "s3.upload"  // bucket / upload id
-	spacePart    = "s3.part"    // bucket / upload id / part number
+	spaceBucket    = "s3.bucket"    // bucket
+	spaceLifecycle = "s3.lifecycle" // bucket; beside the bucket's record, which is older
+	spaceVersion   = "s3.version"   // bucket / key NUL version id
+	spaceBody      = "s3.body"      // 16 hexadecimal digits
+	spaceUpload    = "s3.upload"    // bucket / upload id
+	spacePart      = "s3.part"      // bucket / upload id / part number
 )
 
 // recordFormat is the first byte of every metadata record.

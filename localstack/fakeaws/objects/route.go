@@ -67,6 +67,8 @@ var operations = map[selector]*operation{
 	{"PUT", bucketScope, "policy"}:               {"PutBucketPolicy", "s3:PutBucketPolicy", (*Engine).putBucketPolicy},
 	{"DELETE", bucketScope, "policy"}:            {"DeleteBucketPolicy", "s3:DeleteBucketPolicy", (*Engine).deleteBucketPolicy},
 	{"GET", bucketScope, "lifecycle"}:            {"GetBucketLifecycleConfiguration", "s3:GetLifecycleConfiguration", (*Engine).getBucketLifecycle},
+	{"PUT", bucketScope, "lifecycle"}:            {putLifecycle, "s3:PutLifecycleConfiguration", (*Engine).putBucketLifecycle},
+	{"DELETE", bucketScope, "lifecycle"}:         {"DeleteBucketLifecycle", "s3:PutLifecycleConfiguration", (*Engine).deleteBucketLifecycle},
 	{"GET", bucketScope, ""}:                     {"ListObjects", "s3:ListBucket", (*Engine).listObjects},
 	{"GET", bucketScope, "list-type"}:            {"ListObjectsV2", "s3:ListBucket", (*Engine).listObjectsV2},
 	{"GET", bucketScope, "versions"}:             {"ListObjectVersions", "s3:ListBucketVersions", (*Engine).listObjectVersions},

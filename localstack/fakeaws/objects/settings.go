@@ -221,12 +221,6 @@ func (e *Engine) putOwnershipControls(req *request) (engine.Response, error) {
 	return engine.Response{Status: http.StatusOK, Header: http.Header{}}, nil
 }
 
-// getBucketLifecycle tells the truth: no rule can be set, so there is none.
-func (e *Engine) getBucketLifecycle(req *request) (engine.Response, error) {
-	return engine.Response{}, newError(http.StatusNotFound, "NoSuchLifecycleConfiguration",
-		"The lifecycle configuration does not exist").with("BucketName", req.bucket)
-}
-
 func (e *Engine) getBucketPolicy(req *request) (engine.Response, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

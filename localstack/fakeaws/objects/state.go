@@ -27,7 +27,8 @@ type bucket struct {
 	created    time.Time
 	versioning string
 	settings   settings
-	policy     *policy // nil: none
+	policy     *policy    // nil: none
+	lifecycle  *lifecycle // nil: none
 
 	entries *btree.BTreeG[*entry] // every key that has a version, by key
 	live    *btree.BTreeG[*entry] // those whose current version is an object
