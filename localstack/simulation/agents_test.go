@@ -219,10 +219,7 @@ func (g *agent) publish() {
 }
 
 func (g *agent) publishAs(serial string, r request) {
-	to, _ := r.body["to"].(string)
-	p := &publication{to: to, attempts: attempts{keyed: r.key != ""}}
-	g.w.ledger.sent[serial] = p
-	g.w.ledger.serials = append(g.w.ledger.serials, serial)
+	p := g.w.ledger.open("message", serial, r.key != "")
 	send := func() answer {
 		got := g.learnFrom(g.send(r))
 		id := got.text1("data.message_id")
@@ -375,11 +372,10 @@ func (g *agent) assign() {
 	r := g.request("assign/async", g.body("supervisor_agent", "worker_agent", pick(g.actor, agentIDs...), "task", serial, "trace_id", serial,
 		"correlation_id", "c-"+serial, "timeout_ms", g.between(1000, 15000), "ttl_ms", g.between(1000, 15000), "max_retries", g.between(0, 2),
 		"retry_delay_ms", pick(g.actor, 0, 0, 700), "retry_on_timeout", !g.chance(4)))
-	j := &assignment{attempts{keyed: g.chance(2)}}
-	if j.keyed {
+	if g.chance(2) {
 		r.key = "key of " + serial
 	}
-	g.w.ledger.jobs[serial] = j
+	j := g.w.ledger.open("job", serial, r.key != "")
 	for {
 		got := g.learnFrom(g.send(r))
 		id := got.text1("data.job_id")
@@ -443,11 +439,10 @@ func (g *agent) askHuman() {
 	serial := g.unique("h")
 	r := g.request("hitl/request", g.body("requester_agent", "kind", "approval", "prompt", serial, "trace_id", serial,
 		"deadline_ms", g.between(1000, 15000), "default_action", pick(g.actor, "decline", "cancel", "timeout_continue")))
-	q := &question{attempts{keyed: g.chance(2)}}
-	if q.keyed {
+	if g.chance(2) {
 		r.key = "key of " + serial
 	}
-	g.w.ledger.asked[serial] = q
+	q := g.w.ledger.open("question", serial, r.key != "")
 	for {
 		got := g.learnFrom(g.send(r))
 		q.note(got, got.text1("data.request_id"))

@@ -1,26 +1,247 @@
 package simulation
 
-// audit compares, when everybody is done, what was told with what there is.
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"drawbridge/core"
+	"drawbridge/functions"
+)
+
+// patience is longer than anything lasts that the actors begin: leases, times to
+// live, timeouts, notices, exclusions of candidates.
+const patience = 6 * time.Minute
+
+// audit compares, when everybody is done, what was told with what there is; then
+// it lets everything end that can end, and compares again.
 func (w *world) audit() {
-	w.auditLedger()
+	w.checkAccepted()
+	w.visit(func(a *auditor) { a.compareLists() })
+	for range 4 { // a job that times out may be tried again, and that takes its time
+		w.scheduler.advance(patience)
+		w.visit(func(a *auditor) {
+			if w.plan.sweeps != sweepsNever {
+				a.sweepAll()
+			}
+		})
+	}
+	w.visit(func(a *auditor) { a.compareLists() })
+	w.checkAccepted()
+	w.checkDeaths()
+	w.checkJobs()
+	w.checkArchive()
+	if w.plan.sweeps != sweepsNever {
+		w.checkEnded()
+	}
+	w.checkInboxes()
 }
 
-func (w *world) auditLedger() {
-	created := map[string]map[string]bool{}
-	note := func(serial, id string) {
-		if created[serial] == nil {
-			created[serial] = map[string]bool{}
+// An auditor is an actor that looks around.
+type auditor struct{ *actor }
+
+// visit lets an auditor act, alone.
+func (w *world) visit(act func(*auditor)) {
+	w.start(fmt.Sprintf("auditor%d", w.started), func(a *actor) { act(&auditor{a}) })
+	w.run()
+}
+
+func (a *auditor) sweepAll() {
+	for range 2 {
+		for _, sweep := range functions.Sweeps() {
+			if err := a.w.sweep(a.name, sweep.Name, a.random); err != nil {
+				a.w.violate("%s fails where nothing went wrong: %v", sweep.Name, err)
+			}
 		}
-		created[serial][id] = true
 	}
-	for k, it := range w.monitor.items {
-		if k.sk == "record" || len(k.sk) > 2 && k.sk[:2] == "m#" {
-			note(serialOf(it), it.text("message_id"))
+}
+
+// each calls fn for every stored item of a kind: of the partitions with that
+// prefix, at the positions with that prefix.
+func (w *world) each(partition, position string, fn func(id string, k itemKey, it item)) {
+	keys := slices.SortedFunc(maps.Keys(w.monitor.items), func(a, b itemKey) int { return strings.Compare(a.String(), b.String()) })
+	for _, k := range keys {
+		if id, ok := strings.CutPrefix(k.pk, partition); ok && strings.HasPrefix(k.sk, position) {
+			fn(id, k, w.monitor.items[k])
 		}
 	}
-	for _, serial := range w.ledger.serials {
-		if wrong := w.ledger.sent[serial].check(created[serial]); wrong != "" {
-			w.violate("message %s: %s: %v, there is %v", serial, wrong, *w.ledger.sent[serial], created[serial])
+}
+
+// checkAccepted holds what callers were told about what they created against
+// what there is.
+func (w *world) checkAccepted() {
+	messages, jobs, asked := sets{}, sets{}, sets{}
+	w.each("inbox#", "m#", func(_ string, _ itemKey, it item) {
+		if it.text("from_agent") != "hub-sweeper" {
+			messages.add(serialOf(it), it.text("message_id"))
+		}
+	})
+	w.each("fanout#", "record", func(_ string, _ itemKey, it item) { messages.add(serialOf(it), it.text("message_id")) })
+	w.each("job#", "job", func(id string, _ itemKey, it item) { jobs.add(serialOf(it), id) })
+	w.each("human#", "request", func(id string, _ itemKey, it item) { asked.add(serialOf(it), id) })
+	for _, entry := range w.ledger.entries {
+		there := map[string]sets{"message": messages, "job": jobs, "question": asked}[entry.kind][entry.serial]
+		if wrong := entry.check(there); wrong != "" {
+			w.violate("%s %s: %s (told %v, unknown %d; there is %v)", entry.kind, entry.serial, wrong, entry.accepted, entry.unknown, there)
 		}
 	}
+}
+
+// sets are sets by name.
+type sets map[string]map[string]bool
+
+func (s sets) add(name, member string) {
+	if s[name] == nil {
+		s[name] = map[string]bool{}
+	}
+	s[name][member] = true
+}
+
+// checkDeaths holds every death against the one notice it causes.
+func (w *world) checkDeaths() {
+	notices := map[string]int{}
+	deaths := map[string]item{}
+	w.each("inbox#", "m#", func(inbox string, _ itemKey, it item) {
+		if about, is := noticeOf(it); is {
+			notices[about]++
+		}
+		deaths[it.text("message_id")+" "+inbox] = it
+	})
+	w.each("fanout#", "record", func(_ string, _ itemKey, it item) { deaths[it.text("message_id")+" "] = it })
+	for _, about := range slices.Sorted(maps.Keys(deaths)) {
+		it := deaths[about]
+		want := 0
+		kind := core.MessageType(it.text("message_type"))
+		if it.number("dead_letterings") > 0 && (kind == core.MessageRequest || kind == core.MessageHandoff) &&
+			slices.Contains(agentIDs, it.text("from_agent")) && !strings.HasPrefix(it.text("payload"), `{"kind":"assign.job"`) {
+			want = 1
+		}
+		if notices[about] != want {
+			w.violate("the sender of %s was told %d times that it died, not %d:%s", about, notices[about], want, sortedItem(it))
+		}
+	}
+}
+
+// checkJobs holds every job against its events and its messages.
+func (w *world) checkJobs() {
+	told := map[string]int{}
+	w.each("inbox#", "m#", func(_ string, _ itemKey, it item) {
+		var payload struct {
+			Kind     string `json:"kind"`
+			Event    string `json:"event"`
+			Assigned string `json:"assign_job_id"`
+			Job      string `json:"job_id"`
+			Attempt  int64  `json:"attempt"`
+		}
+		if json.Unmarshal([]byte(it.text("payload")), &payload) == nil && payload.Kind+payload.Event != "" {
+			told[fmt.Sprintf("%s%s %s%s %d", payload.Kind, payload.Event, payload.Assigned, payload.Job, payload.Attempt)]++
+		}
+	})
+	w.each("job#", "job", func(id string, _ itemKey, it item) {
+		for seq := int64(1); seq <= it.number("event_count")+1; seq++ {
+			there := w.monitor.items[itemKey{"events#" + id, fmt.Sprintf("%010d", seq)}] != nil
+			if there != (seq <= it.number("event_count")) {
+				w.violate("job %s has %d events, and number %d there: %v", id, it.number("event_count"), seq, there)
+			}
+		}
+		for attempt := int64(1); attempt <= it.number("attempt"); attempt++ {
+			want := 1
+			if attempt == it.number("attempt") && it.number("retry_at_ms") > 0 {
+				want = 0 // it waits to be dispatched
+			}
+			if got := told[fmt.Sprintf("assign.job %s %d", id, attempt)]; got != want && !it.has("payload_bytes") {
+				w.violate("attempt %d of job %s was dispatched %d times, not %d:%s", attempt, id, got, want, sortedItem(it))
+			}
+		}
+		ended := core.JobStatus(it.text("job_status")).Final()
+		if got := told[fmt.Sprintf("completed %s %d", id, it.number("attempt"))]; ended != (got == 1) || got > 1 {
+			w.violate("the supervisor of job %s was told %d times of its end:%s", id, got, sortedItem(it))
+		}
+	})
+}
+
+// checkArchive holds the jobs of the archive queue against what was told and
+// against their hints.
+func (w *world) checkArchive() {
+	hints := map[string]bool{}
+	for key := range w.monitor.objects {
+		name, _, _ := strings.Cut(key, "/")
+		for part := range strings.SplitSeq(key, "_") {
+			if core.IsArchiveJobID(part) {
+				hints[name+" "+part] = true
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.ledger.enqueued)) {
+		document := w.monitor.objects["jobs/"+id+".json"]
+		if document == nil {
+			w.violate("archive job %s was taken and is not there", id)
+			continue
+		}
+		job, err := core.DecodeArchiveJob(id, document)
+		if err != nil {
+			w.violate("archive job %s is damaged: %v", id, err)
+			continue
+		}
+		shelf := map[core.ArchiveStatus]string{
+			core.ArchiveReady: "open", core.ArchiveLeased: "open", core.ArchiveFailed: "open", core.ArchiveDone: "done",
+		}[job.Status]
+		if !hints[shelf+" "+id] {
+			w.violate("archive job %s is %s and nothing under %s/ leads to it", id, job.Status, shelf)
+		}
+		if w.ledger.done[id] && (job.Status != core.ArchiveDone || job.Result == nil) {
+			w.violate("archive job %s was completed and is %s", id, document)
+		}
+	}
+}
+
+// checkEnded finds what should have ended when the clock passed it and every
+// sweep ran.
+func (w *world) checkEnded() {
+	now := int64(w.instant()) - slack
+	deliveries := func(_ string, k itemKey, it item) {
+		switch state := core.DeliveryState(it.text("delivery_state")); {
+		case (state == core.DeliveryPending || state == core.DeliveryHidden) && it.number("expires_ms") < now-patience.Milliseconds():
+			w.violate("%s expired long ago and is %s:%s", k, state, sortedItem(it))
+		case state == core.DeliveryFanning:
+			w.violate("%s is still being given to its recipients:%s", k, sortedItem(it))
+		case state == core.DeliveryFanned:
+			for _, recipient := range list(it["recipients"]) {
+				if !w.monitor.hasMessage(fmt.Sprint(recipient), it.text("message_id")) {
+					w.violate("%s never reached %s", k, recipient)
+				}
+			}
+		}
+	}
+	w.each("inbox#", "m#", deliveries)
+	w.each("fanout#", "record", deliveries)
+	w.each("job#", "job", func(_ string, k itemKey, it item) {
+		if !core.JobStatus(it.text("job_status")).Final() {
+			w.violate("%s has not ended:%s", k, sortedItem(it))
+		}
+	})
+	w.each("human#", "request", func(_ string, k itemKey, it item) {
+		if core.HumanState(it.text("human_state")) == core.HumanPending {
+			w.violate("%s has not ended:%s", k, sortedItem(it))
+		}
+	})
+	w.each("agent#", "agent", func(_ string, k itemKey, it item) {
+		if it.text("presence") != "offline" {
+			w.violate("%s is stored as %s long after its lease", k, it.text("presence"))
+		}
+	})
+}
+
+// checkInboxes finds live deliveries that nobody could drain: with or without
+// sweeps, no more than what has expired stays after the agents emptied theirs.
+func (w *world) checkInboxes() {
+	w.each("inbox#", "m#", func(inbox string, k itemKey, it item) {
+		state := core.DeliveryState(it.text("delivery_state"))
+		if (state == core.DeliveryPending || state == core.DeliveryHidden) && it.number("expires_ms") > int64(w.instant())+slack && slices.Contains(agentIDs, inbox) {
+			w.violate("%s outlives everything:%s", k, sortedItem(it))
+		}
+	})
 }

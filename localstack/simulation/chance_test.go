@@ -11,6 +11,7 @@ type misfortune struct {
 	name   string
 	action fakeaws.Action
 	late   bool // its sender gives it up, and it arrives later or never
+	writes bool // only a write meets it
 }
 
 func (m misfortune) none() bool { return m.name == "" }
@@ -40,7 +41,7 @@ var tableRequest = append([]misfortune{
 
 var objectRequest = append([]misfortune{
 	{name: "slow down", action: fakeaws.Error(503, "SlowDown")},
-	{name: "409", action: fakeaws.Error(409, "ConditionalRequestConflict")},
+	{name: "409", writes: true, action: fakeaws.Error(409, "ConditionalRequestConflict")},
 	{name: "200 with an error", action: fakeaws.ErrorWith200("InternalError")},
 }, everyRequest...)
 
@@ -52,7 +53,9 @@ func (ch *chance) misfortune(c *call, s sent) misfortune {
 	}
 	if c.again > 0 {
 		c.again--
-		return c.misfortune
+		if s.writes() || !c.misfortune.writes {
+			return c.misfortune
+		}
 	}
 	if ch.random.IntN(1000) >= ch.faults {
 		return misfortune{}
@@ -61,7 +64,11 @@ func (ch *chance) misfortune(c *call, s sent) misfortune {
 	if s.http.Header.Get("X-Amz-Target") != "" {
 		kinds = tableRequest
 	}
-	c.misfortune, c.again = kinds[ch.random.IntN(len(kinds))], 0
+	drawn := kinds[ch.random.IntN(len(kinds))]
+	if drawn.writes && !s.writes() {
+		return misfortune{}
+	}
+	c.misfortune, c.again = drawn, 0
 	if ch.random.IntN(3) == 0 {
 		c.again = 1 + ch.random.IntN(2)
 	}
