@@ -102,11 +102,11 @@ func (w *world) keepPayloads(t testing.TB, bucket ddb.PayloadBucket) {
 }
 
 func (w *world) hub(clock core.Clock) *core.Hub {
-	return core.New(core.Config{
+	return core.New(coretest.Ticks(core.Config{
 		Presence: w.store, Identity: w.store, Sweeps: w.store, Messages: w.store, Roles: w.store, Reflexion: w.store, Pipelines: w.store,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 		Humans: w.store, Schemas: noSchemas{}, Sealer: plainSealer{}, Jobs: w.store,
-	})
+	}))
 }
 
 func (w *world) harness(seeds int) coretest.Harness {

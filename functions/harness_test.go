@@ -22,6 +22,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"drawbridge/core"
+	"drawbridge/core/coretest"
 	"drawbridge/ddb"
 	"drawbridge/localstack/fakeaws"
 	"drawbridge/localstack/template"
@@ -125,13 +126,13 @@ func (h *testHub) createTable() {
 func (h *testHub) newApp() *App {
 	h.t.Helper()
 	ids := core.NewIDs(h.clock, rand.Reader)
-	h.hub = core.New(core.Config{
+	h.hub = core.New(coretest.Ticks(core.Config{
 		Presence: h.store, Identity: h.store, Sweeps: h.store, Messages: h.store, Roles: h.store, Reflexion: h.store, Pipelines: h.store, Clock: h.clock, IDs: ids,
 		Archive: s3queue.New(s3queue.Config{
 			S3: bucketClient(h.aws.Config()), Bucket: "payloads", Settings: core.DefaultArchiveSettings(), Clock: h.clock, IDs: ids,
 		}),
 		Humans: h.store, Schemas: Schemas{}, Sealer: h.sealer, Jobs: h.store, Relay: h.relay,
-	})
+	}))
 	app, err := New(Config{
 		Hub: h.hub, Tokens: h.store, Clock: h.clock, IDs: ids, Log: NewLog(h.log, "DEBUG"), Version: Version,
 		CORSOrigins: []string{"https://dashboard.example.com"},

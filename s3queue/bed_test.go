@@ -145,14 +145,14 @@ func (b *bed) queue(over aws.HTTPClient) *Queue { return New(b.settings(over)) }
 
 func (b *bed) caller() coretest.ArchiveCaller {
 	n := newNetwork(b.config.HTTPClient)
-	return coretest.ArchiveCaller{ArchiveQueue: b.queue(n), Network: n}
+	return coretest.ArchiveCaller{ArchiveQueue: coretest.TicksOfQueue(b.queue(n)), Network: n}
 }
 
 func (b *bed) steady() coretest.ArchiveCaller {
 	n := newNetwork(b.config.HTTPClient)
 	c := b.settings(n)
 	c.Random = func() float64 { return 0 }
-	return coretest.ArchiveCaller{ArchiveQueue: New(c), Network: n}
+	return coretest.ArchiveCaller{ArchiveQueue: coretest.TicksOfQueue(New(c)), Network: n}
 }
 
 func (b *bed) harness() coretest.ArchiveHarness {

@@ -139,11 +139,11 @@ func (noRoles) ReadAgents(context.Context, []string) ([]core.Agent, error) { ret
 
 // NewHub returns a hub over a store.
 func NewHub(s Store, clock core.Clock) *core.Hub {
-	return core.New(core.Config{
+	return core.New(Ticks(core.Config{
 		Presence: s, Identity: s, Sweeps: s, Messages: noMessages{}, Roles: noRoles{},
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
 		Jobs: noJobs{},
-	})
+	}))
 }
 
 // meet makes the identity, so that the next write is the one under test.

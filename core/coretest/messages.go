@@ -72,10 +72,10 @@ func newPost(t *testing.T, h MessageHarness) *post {
 
 // NewMessageHub returns a hub over a store that keeps messages too.
 func NewMessageHub(s MessageStore, clock core.Clock) *core.Hub {
-	return core.New(core.Config{
+	return core.New(Ticks(core.Config{
 		Presence: s, Identity: s, Sweeps: s, Messages: s, Roles: noRoles{}, Jobs: noJobs{},
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
-	})
+	}))
 }
 
 func (p *post) must(err error) {

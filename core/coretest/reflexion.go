@@ -43,10 +43,10 @@ type sharedBench struct {
 
 func newSharedBench(t *testing.T, h SharedHarness) *sharedBench {
 	b := &sharedBench{SharedHarness: h, t: t, clock: NewClock()}
-	b.hub = core.New(core.Config{
+	b.hub = core.New(Ticks(core.Config{
 		Presence: h.Store, Identity: h.Store, Sweeps: h.Store, Messages: noMessages{}, Roles: noRoles{}, Reflexion: removeTap{h.Store, b}, Pipelines: h.Store,
 		Clock: b.clock, IDs: core.NewIDs(b.clock, rand.Reader),
-	})
+	}))
 	if _, err := b.hub.Identity(t.Context()); err != nil {
 		t.Fatal(err)
 	}

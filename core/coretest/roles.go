@@ -72,10 +72,10 @@ func newRoleBench(t *testing.T, h RoleHarness) *roleBench {
 
 // hubAt returns another hub over the same store, with a clock of its own.
 func (b *roleBench) hubAt(clock core.Clock) *core.Hub {
-	return core.New(core.Config{
+	return core.New(Ticks(core.Config{
 		Presence: b.Store, Identity: b.Store, Sweeps: b.Store, Messages: b.Store, Roles: b.Store,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
-	})
+	}))
 }
 
 // skewed is a clock that differs from another by a fixed time.

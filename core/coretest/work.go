@@ -71,10 +71,10 @@ func (anySchema) CheckValue(json.RawMessage, json.RawMessage) string { return ""
 
 // NewWorkHub returns a hub over a store that keeps everything.
 func NewWorkHub(s WorkStore, clock core.Clock) *core.Hub {
-	return core.New(core.Config{
+	return core.New(Ticks(core.Config{
 		Presence: s, Identity: s, Sweeps: s, Messages: s, Roles: noRoles{}, Humans: s, Schemas: anySchema{}, Jobs: s,
 		Clock: clock, IDs: core.NewIDs(clock, rand.Reader),
-	})
+	}))
 }
 
 func (d *desk) must(err error) {
