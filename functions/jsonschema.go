@@ -18,6 +18,19 @@ const maxSchemaDepth = 32
 // several others, so that the work grows with the power of their number.
 const maxSchemaRefs = 16
 
+// Bounds of the work of judging, which no deadline interrupts. A unit is what one
+// keyword does with one value, about a microsecond.
+const (
+	// maxSchemaWeight bounds a schema by itself: its keywords, values and
+	// patterns, everything that is referred to counted as often as it is.
+	maxSchemaWeight = 20_000
+	// maxSchemaWork bounds the weight times the size of the value.
+	maxSchemaWork = 1_000_000
+	// maxNumberText bounds the digits of a number and the power of ten in it:
+	// numbers are compared exactly, however long they are.
+	maxNumberText = 400
+)
+
 // Schemas judges JSON Schemas (draft 2020-12 unless $schema names another) and
 // values by them. A reference leads nowhere but into the schema itself or into
 // the drafts' own meta-schemas: nothing is loaded.
@@ -34,22 +47,22 @@ const schemaLocation = "mem:///schema.json"
 
 // CheckSchema tells what is wrong with a schema, "" for nothing.
 func (Schemas) CheckSchema(schema json.RawMessage) string {
-	_, problem := compileSchema(schema)
+	_, _, problem := compileSchema(schema)
 	return problem
 }
 
 // CheckValue tells where a value does not satisfy a schema, "" where it does.
 func (Schemas) CheckValue(schema, value json.RawMessage) string {
-	compiled, problem := compileSchema(schema)
+	compiled, weight, problem := compileSchema(schema)
 	if problem != "" {
 		return problem
 	}
-	if depth(value) > maxSchemaDepth {
-		return fmt.Sprintf("it is nested deeper than %d levels", maxSchemaDepth)
+	decoded, problem := decodeForSchema(value)
+	if problem != "" {
+		return problem
 	}
-	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
-	if err != nil {
-		return "it is not JSON"
+	if weight*(1+countNodes(decoded)+len(value)/8) > maxSchemaWork {
+		return "it is too large for what the schema asks of it"
 	}
 	var failed *jsonschema.ValidationError
 	switch err := compiled.Validate(decoded); {
@@ -62,30 +75,47 @@ func (Schemas) CheckValue(schema, value json.RawMessage) string {
 	}
 }
 
-func compileSchema(schema json.RawMessage) (*jsonschema.Schema, string) {
-	if depth(schema) > maxSchemaDepth {
+// decodeForSchema decodes a schema or a value that is to be judged.
+func decodeForSchema(text json.RawMessage) (any, string) {
+	if depth(text) > maxSchemaDepth {
 		return nil, fmt.Sprintf("it is nested deeper than %d levels", maxSchemaDepth)
 	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, "it is not JSON"
 	}
+	if hasHugeNumber(decoded) {
+		return nil, "a number in it has too many digits or too large a power of ten"
+	}
+	return decoded, ""
+}
+
+// compileSchema also tells what one value costs to judge.
+func compileSchema(schema json.RawMessage) (*jsonschema.Schema, int, string) {
+	document, problem := decodeForSchema(schema)
+	if problem != "" {
+		return nil, 0, problem
+	}
 	if references(document) > maxSchemaRefs {
-		return nil, fmt.Sprintf("it has more than %d references", maxSchemaRefs)
+		return nil, 0, fmt.Sprintf("it has more than %d references", maxSchemaRefs)
+	}
+	if patternsWeight(document) > maxSchemaWeight {
+		return nil, 0, "its patterns are too large"
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
 	if err := compiler.AddResource(schemaLocation, document); err != nil {
-		return nil, "its $id is not a URL"
+		return nil, 0, "its $id is not a URL"
 	}
 	compiled, err := compiler.Compile(schemaLocation)
 	switch {
 	case errors.Is(err, errRemote):
-		return nil, errRemote.Error()
+		return nil, 0, errRemote.Error()
 	case err != nil:
-		return nil, describeSchemaError(err)
+		return nil, 0, describeSchemaError(err)
 	}
-	return compiled, ""
+	weight, problem := weigh(compiled)
+	return compiled, weight, problem
 }
 
 // describeSchemaError says where a schema is wrong. The library's own text names
