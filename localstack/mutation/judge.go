@@ -28,9 +28,8 @@ type judge struct {
 	log     io.Writer
 	workers int
 
-	mu       sync.Mutex
-	verdicts map[int]*verdict
-	judged   int
+	mu     sync.Mutex
+	judged int // so many were killed
 }
 
 // kills tells whether a unit fails with a mutant, twice: once may be chance.
@@ -90,22 +89,8 @@ func reaches(u unit, m mutant) bool {
 
 // alone tries a mutant on the test that killed it before and on the quick ones.
 func (j *judge) alone(ctx context.Context, v *verdict, units []unit, killer string) error {
-	var tests []unit
-	v.unreached = true
-	for _, folder := range v.mutant.target.tests {
-		spent := time.Duration(0)
-		for _, u := range units {
-			if u.Folder != folder || !reaches(u, v.mutant) {
-				continue
-			}
-			v.unreached = false
-			if u.String() == killer {
-				tests = append([]unit{u}, tests...)
-			} else if spent += u.Took; spent <= aloneFor {
-				tests = append(tests, u)
-			}
-		}
-	}
+	tests := quickest(v.mutant, units, killer)
+	v.unreached = len(tests) == 0
 	for _, u := range tests {
 		killed, err := j.kills(ctx, u, v.mutant)
 		if err != nil {
@@ -116,7 +101,28 @@ func (j *judge) alone(ctx context.Context, v *verdict, units []unit, killer stri
 			return nil
 		}
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	fmt.Fprintf(j.log, "      no quick test kills %s\n", v.mutant.name)
 	return nil
+}
+
+// quickest are the tests that a mutant meets on its own: the one that killed it
+// before, and of those that pass its switch the quickest, one at least.
+func quickest(m mutant, units []unit, killer string) []unit {
+	var tests []unit
+	spent := time.Duration(0)
+	for _, u := range units {
+		if !slices.Contains(m.target.tests, u.Folder) || !reaches(u, m) {
+			continue
+		}
+		if u.String() == killer {
+			tests = append([]unit{u}, tests...)
+		} else if spent += u.Took; spent <= aloneFor || len(tests) == 0 {
+			tests = append(tests, u)
+		}
+	}
+	return tests
 }
 
 // together runs a unit with many mutants at once and, where it fails, with the

@@ -21,6 +21,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -30,6 +31,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -149,6 +151,7 @@ func (j *judge) measureAndJudge(ctx context.Context, verdicts []*verdict, killer
 			}
 		}
 	}
+	slices.SortStableFunc(units, func(a, b unit) int { return cmp.Compare(a.Took, b.Took) })
 	fmt.Fprintf(j.log, "%d mutants, %d tests\n", len(verdicts), len(units))
 	return j.all(ctx, verdicts, units, killers)
 }

@@ -144,7 +144,6 @@ func (s *suite) measure(ctx context.Context, folder string, log io.Writer) ([]un
 		}
 		units = append(units, found...)
 	}
-	slices.SortStableFunc(units, func(a, b unit) int { return int(a.Took - b.Took) })
 	encoded, err := json.Marshal(units)
 	if err != nil {
 		return nil, fmt.Errorf("encode what was measured: %w", err)
