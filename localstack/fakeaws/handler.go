@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"drawbridge/localstack/fakeaws/engine"
+	"drawbridge/localstack/hostcheck"
 )
 
 // The largest bodies: DynamoDB's largest request is a batch of 16 MB; S3 takes
@@ -25,8 +26,13 @@ func (p protocol) maxBody() int64 {
 	return maxXMLBody
 }
 
-// ServeHTTP answers one request over a socket.
+// ServeHTTP answers one request over a socket. Web pages are not served: the
+// default key is no secret, so that any page could sign.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if hostcheck.Rebound(r) || hostcheck.CrossOrigin(r) {
+		http.Error(w, "the embedded AWS serves programs of this machine, not web pages", http.StatusForbidden)
+		return
+	}
 	var rep reply
 	body, refused := readBody(r.Body, r.ContentLength, protocolOf(r))
 	if refused != nil {

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"drawbridge/localstack/hostcheck"
 )
 
 // Bounds on slow clients. An answer takes at most the gateway's 30 s after the
@@ -18,10 +20,11 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// Server returns an HTTP server for the gateway that no slow client can hold up.
+// Server returns an HTTP server for the gateway that no slow client can hold up,
+// and that no web page can reach under a name of its own.
 func (g *Gateway) Server() *http.Server {
 	return &http.Server{
-		Handler:                      g,
+		Handler:                      http.HandlerFunc(g.serveLocal),
 		ReadHeaderTimeout:            readHeaderTimeout,
 		ReadTimeout:                  readTimeout,
 		WriteTimeout:                 writeTimeout,
@@ -30,4 +33,14 @@ func (g *Gateway) Server() *http.Server {
 		DisableGeneralOptionsHandler: true, // the gateway answers OPTIONS *
 		ErrorLog:                     slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
+}
+
+// serveLocal answers a request that is meant for this machine, as API Gateway
+// answers only to its own names.
+func (g *Gateway) serveLocal(w http.ResponseWriter, r *http.Request) {
+	if hostcheck.Rebound(r) {
+		refuse(w, http.StatusForbidden)
+		return
+	}
+	g.ServeHTTP(w, r)
 }
