@@ -108,7 +108,7 @@ func (b *bench) dump() string {
 	var targets []string
 	for _, name := range slices.Sorted(maps.Keys(b.e.buckets)) {
 		bkt := b.e.buckets[name]
-		for _, sub := range []string{"versioning", "encryption", "publicAccessBlock", "policy", "versions", "uploads", "list-type=2"} {
+		for _, sub := range []string{"versioning", "encryption", "publicAccessBlock", "policy", "lifecycle", "versions", "uploads", "list-type=2"} {
 			targets = append(targets, "/"+name+"?"+sub)
 		}
 		for _, en := range bkt.entries.Items() {
@@ -143,7 +143,7 @@ func TestEveryUnitReopensToTheStateItLeft(t *testing.T) {
 	body := func() string { return strings.Repeat(fmt.Sprint(rng.IntN(10)), rng.IntN(3*inlineLimit)) }
 	key := func() string { return fmt.Sprintf("k/%d", rng.IntN(6)) }
 	for range 400 {
-		switch n := rng.IntN(20); {
+		switch n := rng.IntN(22); {
 		case n < 8:
 			b.put(key(), body(), headers{"X-Amz-Meta-N": fmt.Sprint(n)})
 		case n < 10:
@@ -177,6 +177,13 @@ func TestEveryUnitReopensToTheStateItLeft(t *testing.T) {
 				b.want(u.abort(), 204, "")
 			}
 			uploads = slices.Delete(uploads, i, i+1)
+		case n == 20:
+			b.want(b.putLifecycle(rule("a", key(), expireAfter(1+rng.IntN(3))), rule("b", "", forgetOldAfter(1)+forgetBareMarkers)), 200, "")
+		case n == 21:
+			b.clock.Advance(time.Duration(rng.IntN(60)) * time.Hour)
+			if _, err := b.e.CollectExpired(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 		dumps[len(j.units)] = b.dump()
 	}
@@ -210,8 +217,8 @@ func TestEveryUnitReopensToTheStateItLeft(t *testing.T) {
 		}
 	}
 	b.want(b.do("DELETE", "/bkt", nil, ""), 204, "")
-	if n := j.count(spaceBucket); n != 0 {
-		t.Errorf("%d buckets left", n)
+	if n := j.count(spaceBucket) + j.count(spaceLifecycle); n != 0 {
+		t.Errorf("%d records of buckets left", n)
 	}
 }
 
@@ -265,9 +272,10 @@ func TestDamagedRecordsAreToldAtOpen(t *testing.T) {
 	b := openBench(t, whole)
 	b.want(b.do("PUT", "/bkt", nil, ""), 200, "")
 	b.want(b.put("k", "v", nil), 200, "")
+	b.want(b.putLifecycle(rule("r", "", expireAfter(1))), 200, "")
 	u := b.upload("k", nil)
 	u.part(1, "x")
-	for _, space := range []string{spaceBucket, spaceVersion, spaceUpload, spacePart} {
+	for _, space := range []string{spaceBucket, spaceLifecycle, spaceVersion, spaceUpload, spacePart} {
 		for key, record := range whole.records[space] {
 			for cut := range len(record) {
 				j := newTestJournal(whole.units...)

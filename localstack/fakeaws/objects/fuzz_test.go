@@ -34,6 +34,7 @@ func FuzzServe(f *testing.F) {
 		{"POST", "/bkt/k?uploads", "X-Amz-Checksum-Algorithm: CRC32", ""},
 		{"POST", "/bkt/k?uploadId=x", "", upload},
 		{"PUT", "/bkt?policy", "", `{"Statement":{"Effect":"Deny","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::bkt/*","Condition":{"Null":{"s3:if-match":"true"}}}}`},
+		{"PUT", "/bkt?lifecycle", "Content-MD5: aesltK2V8q1fGKkiieINEA==", "<LifecycleConfiguration><Rule><Status>Enabled</Status><Filter/><Expiration><Days>1</Days></Expiration></Rule></LifecycleConfiguration>"},
 		{"PUT", "/bkt?versioning", "", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"},
 		{"PUT", "/bkt?encryption", "", "<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>aws:kms</SSEAlgorithm></ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>"},
 	}

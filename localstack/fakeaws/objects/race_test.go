@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"drawbridge/localstack/fakeaws/engine"
 )
 
 // race runs fn on n goroutines that start together.
@@ -58,22 +60,27 @@ func TestOneOfManyConditionalWritersWins(t *testing.T) {
 	}
 }
 
+// increment adds one to the counter by compare-and-set, as often as it takes.
+func increment(b *bench) {
+	for {
+		now := b.get("counter", nil)
+		n, err := strconv.Atoi(string(now.Body))
+		if err != nil {
+			b.Errorf("counter is %q", now.Body)
+			return
+		}
+		if b.put("counter", fmt.Sprint(n+1), headers{"If-Match": now.Header.Get("Etag")}).Status == 200 {
+			return
+		}
+	}
+}
+
 func TestConditionalCounterLosesNoIncrement(t *testing.T) {
 	b := newBench(t)
 	b.want(b.put("counter", "0", nil), 200, "")
 	race(8, func(int) {
 		for range 25 {
-			for {
-				now := b.get("counter", nil)
-				n, err := strconv.Atoi(string(now.Body))
-				if err != nil {
-					t.Errorf("counter is %q", now.Body)
-					return
-				}
-				if b.put("counter", fmt.Sprint(n+1), headers{"If-Match": now.Header.Get("Etag")}).Status == 200 {
-					break
-				}
-			}
+			increment(b)
 		}
 	})
 	if got := b.get("counter", nil); string(got.Body) != "200" {
@@ -121,4 +128,64 @@ func TestListsRunBesideWrites(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestACollectionBesideConditionalWritersLosesNoWrite moves the clock by days
+// while writers increment a counter by compare-and-set and others put and
+// remove a key. The counter's current version is never what a rule ends.
+func TestACollectionBesideConditionalWritersLosesNoWrite(t *testing.T) {
+	const writers, increments = 4, 50
+	j := newTestJournal()
+	b := openBench(t, j)
+	b.want(b.do("PUT", "/bkt", nil, ""), 200, "")
+	enableVersioning(b)
+	b.want(b.putLifecycle(rule("old", "", forgetOldAfter(1)), rule("marks", "mark", forgetBareMarkers), rule("lived", "lived", expireAfter(1))), 200, "")
+	b.want(b.put("counter", "0", nil), 200, "")
+	must := func(resp engine.Response) {
+		if resp.Status/100 != 2 {
+			t.Errorf("answer %d %s", resp.Status, resp.Body)
+		}
+	}
+	var writing sync.WaitGroup
+	writing.Add(writers)
+	race(writers+2, func(g int) {
+		if g < writers {
+			defer writing.Done()
+			for i := range increments {
+				increment(b)
+				must(b.put("mark", "x", nil))
+				must(b.do("DELETE", "/bkt/mark", nil, ""))
+				must(b.put(fmt.Sprintf("lived/%d/%d", g, i), "x", nil))
+			}
+			return
+		}
+		written := make(chan struct{})
+		go func() { writing.Wait(); close(written) }()
+		for {
+			b.clock.Advance(3 * day)
+			if _, err := b.e.CollectExpired(t.Context()); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-written:
+				return
+			default:
+			}
+		}
+	})
+	for range 3 { // current, then noncurrent, then a bare marker: days apart
+		b.clock.Advance(3 * day)
+		if _, err := b.e.CollectExpired(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.contents(); got != "+counter" {
+		t.Errorf("left %q", got)
+	}
+	if got := b.get("counter", nil); string(got.Body) != fmt.Sprint(writers*increments) {
+		t.Errorf("counter is %s after %d increments", got.Body, writers*increments)
+	}
+	if again := openBench(t, newTestJournal(j.units...)); again.dump() != b.dump() {
+		t.Error("a restart shows something else")
+	}
 }
