@@ -9,7 +9,7 @@ import (
 
 // TicksOff tells whether DRAWBRIDGE_TICKS=off is set: then every suite runs with
 // sweeps that find nothing, as if no schedule ever fired. What fails then is about
-// sweeping itself (.ci/ticks-off holds the list); every other promise must hold.
+// sweeping itself (.ci/ticks-off.txt lists it); every other promise must hold.
 func TicksOff() bool { return os.Getenv("DRAWBRIDGE_TICKS") == "off" }
 
 // Ticks returns the hub's configuration as it is, or with TicksOff one whose
