@@ -25,6 +25,7 @@ import (
 	"drawbridge/core/coretest"
 	"drawbridge/ddb"
 	"drawbridge/localstack/fakeaws"
+	"drawbridge/localstack/lambda"
 	"drawbridge/localstack/template"
 	"drawbridge/s3queue"
 )
@@ -66,6 +67,8 @@ type testHub struct {
 	sealer        core.Sealer
 	relay         core.EventRelay
 
+	deployed *lambda.Pool // nil: the functions run in this process
+
 	compiling *sync.Mutex // guards the two below: requests may run at once
 	schema    *jsonschema.Compiler
 	cached    map[string]*jsonschema.Schema
@@ -92,7 +95,7 @@ const operatorToken = "oracle-token"
 
 func newTestHub(t testing.TB) *testHub {
 	t.Helper()
-	h := &testHub{t: t, clock: &testClock{now: time.UnixMilli(1_700_000_000_000)}, log: &lockedBuffer{}, token: operatorToken}
+	h := &testHub{t: t, clock: &testClock{now: startOfTime()}, log: &lockedBuffer{}, token: operatorToken}
 	var err error
 	h.aws, err = fakeaws.Open(fakeaws.Options{Clock: h.clock.Now})
 	must(t, err)
@@ -110,6 +113,9 @@ func newTestHub(t testing.TB) *testHub {
 	h.app = h.newApp()
 	h.createToken(operatorToken, core.Token{Scopes: []core.Scope{core.ScopeOperator}})
 	h.compileSchemas()
+	if emulator() != "" {
+		h.deploy()
+	}
 	return h
 }
 
@@ -265,7 +271,7 @@ func (h *testHub) as(token string) *testHub {
 
 func (h *testHub) sendEvent(event events.APIGatewayV2HTTPRequest) answer {
 	h.t.Helper()
-	handler, ok := h.app.HTTP(h.function(event.RequestContext.HTTP.Method, event.RawPath))
+	handler, ok := h.handler(h.function(event.RequestContext.HTTP.Method, event.RawPath))
 	if !ok {
 		h.t.Fatalf("no function for %s %s", event.RequestContext.HTTP.Method, event.RawPath)
 	}

@@ -151,7 +151,7 @@ var exercises = map[string]exercise{
 	"hitl-pending":         {before: asked, do: get("/bridge/hitl/pending")},
 	"assign-async":         {before: []step{agent("a"), agent("w")}, do: keyed("assign/async", `{"supervisor_agent":"a","worker_agent":"w","task":"t"}`)},
 	"assign-result":        {before: given, do: post("assign/result", `{"job_id":"{job}","status":"completed","worker_agent":"w","result":"`+large+`"}`)},
-	"assign-retry":         {before: cancelled, do: post("assign/retry", `{"job_id":"{job}","supervisor_agent":"a"}`)},
+	"assign-retry":         {before: cancelled, do: post("assign/retry", `{"job_id":"{job}","supervisor_agent":"a"}`), again: 409},
 	"assign-cancel":        {before: given, do: post("assign/cancel", `{"job_id":"{job}","supervisor_agent":"a"}`), again: 409},
 	"assign-status":        {before: given, do: post("assign/status", `{"job_id":"{job}"}`)},
 	"events":               {before: given, do: get("/bridge/events?job_id={job}")},
