@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,18 +77,32 @@ func (g *agent) act() {
 
 // deeds are what an agent does, each as often as it is there.
 func (g *agent) deeds() []func() {
-	return []func(){
-		g.heartbeat, g.heartbeat, g.heartbeat, g.heartbeat, g.beatAll,
-		g.publish, g.publish, g.publish, g.publish, g.ask,
-		g.drain, g.drain, g.drain, g.drain, g.drain, g.drain,
-		g.settle, g.settle, g.settle,
-		g.report, g.leave, g.look,
-		g.assign, g.assign, g.work, g.work, g.work, g.command,
-		g.askHuman, g.readHuman,
-		g.enrol, g.ensure, g.ensure, g.checkFence, g.release, g.attach,
-		g.enqueue, g.enqueue, g.claim, g.claim, g.archive, g.archive, g.archive,
-		g.learn, g.recall, g.advance,
+	alive := []func(){g.heartbeat, g.heartbeat, g.heartbeat, g.beatAll, g.report, g.leave, g.look, g.drain, g.drain}
+	talk := []func(){
+		g.publish, g.publish, g.publish, g.publish, g.ask, g.drain, g.drain, g.drain, g.drain, g.settle, g.settle, g.settle,
 	}
+	lead := []func(){
+		g.enrol, g.enrol, g.ensure, g.ensure, g.ensure, g.drain, g.drain, g.checkFence, g.checkFence, g.release, g.attach, g.attach, g.publish,
+	}
+	work := []func(){
+		g.assign, g.assign, g.drain, g.drain, g.work, g.work, g.work, g.work, g.command, g.command, g.askHuman, g.askHuman, g.readHuman,
+	}
+	archive := []func(){
+		g.enqueue, g.enqueue, g.enqueue, g.claim, g.claim, g.archive, g.archive, g.archive, g.archive,
+	}
+	learn := []func(){g.learn, g.recall, g.advance}
+	switch g.w.plan.focus {
+	case onMessages:
+		return append(alive, talk...)
+	case onRoles:
+		return append(alive, lead...)
+	case onWork:
+		return append(alive, work...)
+	case onArchive:
+		return append(archive, g.heartbeat)
+	case onEverything:
+	}
+	return slices.Concat(alive, talk, lead, work, archive, learn)
 }
 
 // body is a request's body with the agent's fences, as often as it sends them.

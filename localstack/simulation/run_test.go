@@ -25,12 +25,29 @@ func (s sweeping) String() string {
 	return [...]string{"run", "overlap", "lag", "never run"}[s]
 }
 
+// focus is what the agents of a run do most of: where all do the same, they get
+// into each other's way.
+type focus int
+
+const (
+	onEverything focus = iota
+	onMessages
+	onRoles
+	onWork
+	onArchive
+)
+
+func (f focus) String() string {
+	return [...]string{"everything", "messages", "roles", "work", "the archive"}[f]
+}
+
 // A plan is what a run is made of. The same plan gives the same run.
 type plan struct {
 	seed   uint64
 	steps  int // that the scheduler takes before the faults end
 	lambda bool
 	sweeps sweeping
+	focus  focus
 	faults int // of a thousand requests
 	lag    time.Duration
 	tamper func(parameters any)
@@ -42,6 +59,7 @@ func planOf(seed uint64) plan {
 	random := p.random("plan")
 	p.lambda = random.IntN(3) > 0
 	p.sweeps = sweeping(random.IntN(4))
+	p.focus = focus(random.IntN(5))
 	p.faults = []int{0, 15, 40, 90}[random.IntN(4)]
 	if random.IntN(3) == 0 {
 		p.lag = time.Duration(random.IntN(2000)) * time.Millisecond
@@ -54,7 +72,7 @@ func (p plan) String() string {
 	if p.lambda {
 		where = "many instances"
 	}
-	return fmt.Sprintf("seed %d: %s, sweeps %s, %d of 1,000 requests in trouble, indexes lag %s", p.seed, where, p.sweeps, p.faults, p.lag)
+	return fmt.Sprintf("seed %d: on %s, %s, sweeps %s, %d of 1,000 requests in trouble, indexes lag %s", p.seed, p.focus, where, p.sweeps, p.faults, p.lag)
 }
 
 // A report is what a run came to.
