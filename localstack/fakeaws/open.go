@@ -50,6 +50,7 @@ func openEngines(o Options, journal engine.Journal) (*Server, error) {
 		return nil, fmt.Errorf("open the buckets: %w", err)
 	}
 	s := newServer(o, tables, buckets)
+	s.tables, s.buckets = tables, buckets
 	s.script.bind(tables)
 	return s, nil
 }

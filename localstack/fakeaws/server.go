@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"drawbridge/localstack/fakeaws/disk"
+	"drawbridge/localstack/fakeaws/dynamo"
 	"drawbridge/localstack/fakeaws/engine"
+	"drawbridge/localstack/fakeaws/objects"
 )
 
 // Options of Open. The zero value is a server in memory that takes every
@@ -67,6 +69,11 @@ type Server struct {
 	http     http.Server
 	idle     idleConns
 	journal  *disk.Journal // nil in memory
+
+	// tables and buckets are dynamo and objects again, for Collect; nil in tests
+	// of the shell alone.
+	tables  *dynamo.Engine
+	buckets *objects.Engine
 
 	endMu  sync.Mutex
 	ending bool          // guarded by endMu: Close has begun

@@ -1,9 +1,13 @@
 package dynamo
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -104,6 +108,30 @@ func (e *Engine) CollectExpired(tableName string) (int, error) {
 		return 0, fmt.Errorf("delete expired items: %w", err)
 	}
 	return count, nil
+}
+
+// CollectAllExpired is CollectExpired for every table, one after the other. When
+// the context ends it leaves the tables that are left.
+func (e *Engine) CollectAllExpired(ctx context.Context) (int, error) {
+	e.mu.RLock()
+	names := slices.Sorted(maps.Keys(e.tables))
+	e.mu.RUnlock()
+	total := 0
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return total, context.Cause(ctx)
+		}
+		count, err := e.CollectExpired(name)
+		total += count
+		var refusal *apiError
+		if errors.As(err, &refusal) && refusal.code == codeNotFound {
+			continue // deleted since the names were read
+		}
+		if err != nil {
+			return total, fmt.Errorf("table %s: %w", name, err)
+		}
+	}
+	return total, nil
 }
 
 func (e *Engine) collectExpired(tableName string) (int, engine.Ticket, error) {

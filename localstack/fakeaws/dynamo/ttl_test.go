@@ -1,6 +1,8 @@
 package dynamo
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -60,5 +62,29 @@ func TestExpiredItemsStayUntilTheyAreCollected(t *testing.T) {
 	}
 	if _, err := f.CollectExpired("nope"); err == nil {
 		t.Error("collected from a table that is not there")
+	}
+}
+
+func TestExpiredItemsOfEveryTableAreCollected(t *testing.T) {
+	f := newFixture(t)
+	f.createMain()
+	f.do("CreateTable", `{"TableName": "other", "BillingMode": "PAY_PER_REQUEST", "KeySchema": [{"AttributeName": "k", "KeyType": "HASH"}],
+		"AttributeDefinitions": [{"AttributeName": "k", "AttributeType": "S"}]}`)
+	for _, name := range []string{"main", "other"} {
+		f.do("UpdateTimeToLive", `{"TableName": "`+name+`", "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}`)
+	}
+	past := fmt.Sprint(f.time().Unix() - 10)
+	f.put("p", "past", `"ttl": {"N": "`+past+`"}`)
+	f.put("p", "stays", `"n": {"N": "`+past+`"}`)
+	f.do("PutItem", `{"TableName": "other", "Item": {"k": {"S": "past"}, "ttl": {"N": "`+past+`"}}}`)
+	for _, want := range []int{2, 0} {
+		if n, err := f.CollectAllExpired(t.Context()); n != want || err != nil {
+			t.Errorf("collected %d, %v, want %d", n, err, want)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.CollectAllExpired(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the context's end: %v", err)
 	}
 }

@@ -42,5 +42,8 @@
 //     owns the account, so an Allow would have nothing to allow;
 //   - settings take effect at once; 409 ConditionalRequestConflict arises only
 //     from multipart uploads (a fault script may inject the others);
-//   - lifecycle rules are refused, because nothing here would carry them out.
+//   - lifecycle rules are carried out by CollectExpired, and by nothing else;
+//     they may hold prefixes, expirations by days, of bare delete markers, of
+//     noncurrent versions and of unfinished uploads. No answer names the rule
+//     that will end an object (x-amz-expiration, x-amz-abort-date).
 package objects

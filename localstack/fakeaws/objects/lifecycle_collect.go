@@ -77,8 +77,8 @@ type pass struct {
 
 func (p *pass) run(ctx context.Context) error {
 	for !p.done {
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		if ticket := p.step(); ticket != nil {
 			if err := ticket.Wait(); err != nil {

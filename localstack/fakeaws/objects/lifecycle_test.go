@@ -401,7 +401,7 @@ func TestAPassGoesOnFromStepToStep(t *testing.T) {
 		t.Errorf("%d units", n)
 	}
 	b.collect(Collection{})
-	if again := openBench(t, newTestJournal(j.units...)); again.dump() != b.dump() {
+	if again := openBench(t, newTestJournal(j.units...)); again.contents() != b.contents() {
 		t.Error("a restart shows something else")
 	}
 }
