@@ -15,7 +15,12 @@ os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
 from samtranslator.translator.transform import transform  # noqa: E402
 from samtranslator.yaml_helper import yaml_parse  # noqa: E402
 
-BASIC = "arn:aws:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
+# Concurrency is reserved where the parameter SweepConcurrency asks for it, and not by default.
+UNRESERVED = {"Fn::If": ["ReserveSweeps", {"Ref": "SweepConcurrency"}, {"Ref": "AWS::NoValue"}]}
+
+# CloudFormation's limits: resources of a template, bytes of one in S3.
+MOST_RESOURCES = 500
+MOST_BYTES = 1_000_000
 
 
 class ManagedPolicies:
@@ -23,7 +28,7 @@ class ManagedPolicies:
 
     @staticmethod
     def load():
-        return {"AWSLambdaBasicExecutionRole": BASIC}
+        return {}
 
 
 def read(path):
@@ -56,8 +61,9 @@ def check_functions(source, out, wrong):
                 wrong.append(f"{name}: {key} is {f.get(key)}, not {want}")
         if f["Handler"] != declared[name]["Handler"]:
             wrong.append(f"{name}: the handler became {f['Handler']}")
-        if "ReservedConcurrentExecutions" in f:
-            wrong.append(f"{name}: reserves concurrency, of which a new account has 10")
+        reserved = f.get("ReservedConcurrentExecutions", UNRESERVED)
+        if reserved != UNRESERVED:
+            wrong.append(f"{name}: reserves concurrency unasked, of which a new account has 10")
 
 
 def routes_of(function):
@@ -105,17 +111,23 @@ def check_schedules(source, out, wrong):
 
 
 def check_roles(out, wrong):
-    """One role for each function, none of whose own statements allows with a star."""
+    """One role for each function and schedule, which allows nothing with a star."""
     roles = of_type(out, "AWS::IAM::Role")
     used = [json.dumps(f["Role"]) for f in of_type(out, "AWS::Lambda::Function").values()]
+    used += [json.dumps(s["Target"]["RoleArn"]) for s in of_type(out, "AWS::Scheduler::Schedule").values()]
     if len(set(used)) != len(used):
-        wrong.append("two functions share a role")
+        wrong.append("a role is shared")
+    if len(roles) != len(used):
+        wrong.append(f"{len(roles)} roles for {len(used)} functions and schedules")
     for name, role in roles.items():
-        if set(role.get("ManagedPolicyArns", [])) - {BASIC}:
+        if "ManagedPolicyArns" in role:
             wrong.append(f"{name}: managed policies {role['ManagedPolicyArns']}")
         for policy in role.get("Policies", []):
             for s in as_list(policy["PolicyDocument"]["Statement"]):
                 check_statement(name, s, wrong)
+    for name, policy in of_type(out, "AWS::S3::BucketPolicy").items():
+        for s in policy["PolicyDocument"]["Statement"]:
+            check_statement(name, s, wrong)
 
 
 def check_statement(name, statement, wrong):
@@ -128,6 +140,22 @@ def check_statement(name, statement, wrong):
         key = isinstance(resource, dict) and text.rstrip('"}]').endswith("/*")
         if "*" in text and not key:
             wrong.append(f"{name} allows {statement['Action']} on {resource}")
+    if "s3:ListBucket" in as_list(statement["Action"]) and not statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix"):
+        wrong.append(f"{name} lists the whole bucket")
+
+
+def check_invocation(out, wrong):
+    """Each schedule's role invokes the schedule's own function and no other."""
+    for name, schedule in of_type(out, "AWS::Scheduler::Schedule").items():
+        role = out[schedule["Target"]["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+        statements = [s for p in role["Policies"] for s in as_list(p["PolicyDocument"]["Statement"])]
+        invoked = [s["Resource"] for s in statements if s["Action"] == "lambda:InvokeFunction"]
+        if invoked != [schedule["Target"]["Arn"]]:
+            wrong.append(f"{name}: its role invokes {invoked}")
+        if {s["Action"] for s in statements} != {"lambda:InvokeFunction", "sqs:SendMessage"}:
+            wrong.append(f"{name}: its role allows {statements}")
+        if "Name" in schedule:
+            wrong.append(f"{name}: a fixed name, of which an account has room for one")
 
 
 def check_state(out, wrong):
@@ -147,9 +175,55 @@ def check_state(out, wrong):
             wrong.append(f"{name}: public access is not blocked")
         if b.get("VersioningConfiguration") != {"Status": "Enabled"}:
             wrong.append(f"{name}: is not versioned")
+        if b.get("OwnershipControls") != {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}:
+            wrong.append(f"{name}: ownership is not enforced")
+        if "BucketEncryption" not in b:
+            wrong.append(f"{name}: is not encrypted")
+        check_lifecycle(name, b["LifecycleConfiguration"]["Rules"], wrong)
     for name, r in out.items():
-        if r["Type"] in ("AWS::DynamoDB::Table", "AWS::S3::Bucket") and r.get("DeletionPolicy") != "Retain":
-            wrong.append(f"{name}: would be deleted with the stack")
+        if r["Type"] in ("AWS::DynamoDB::Table", "AWS::S3::Bucket"):
+            if {r.get("DeletionPolicy"), r.get("UpdateReplacePolicy")} != {"Retain"}:
+                wrong.append(f"{name}: would be deleted with the stack")
+        if r["Type"] == "AWS::Logs::LogGroup" and "RetentionInDays" not in r["Properties"]:
+            wrong.append(f"{name}: keeps its lines for ever")
+
+
+def check_lifecycle(name, rules, wrong):
+    """Payloads expire, replaced versions and unfinished uploads too; nothing else does."""
+    for rule in rules:
+        expires = {"ExpirationInDays", "ExpirationDate"} & set(rule)
+        if expires and rule.get("Prefix") != "payload/":
+            wrong.append(f"{name}: the rule {rule['Id']} deletes what is current")
+    for need in ("NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"):
+        if not any(need in rule and "Prefix" not in rule for rule in rules):
+            wrong.append(f"{name}: no rule for the whole bucket has {need}")
+
+
+def check_denials(out, wrong):
+    """Connections are encrypted, and writes of jobs conditional: cf. policy_test.go."""
+    denials = {
+        s["Sid"]: (s["Action"], s["Condition"])
+        for p in of_type(out, "AWS::S3::BucketPolicy").values()
+        for s in p["PolicyDocument"]["Statement"]
+        if s["Effect"] == "Deny" and s["Principal"] == "*"
+    }
+    want = {
+        "RefuseUnencryptedConnections": ("s3:*", {"Bool": {"aws:SecureTransport": "false"}}),
+        "RefuseUnconditionalWritesOfJobs": ("s3:PutObject", {"Null": {"s3:if-match": "true", "s3:if-none-match": "true"}}),
+        "RefuseUnconditionalDeletesOfJobs": ("s3:DeleteObject", {"Null": {"s3:if-match": "true"}}),
+    }
+    if denials != want:
+        wrong.append(f"the bucket's policy denies {denials}")
+
+
+def check_api(out, wrong):
+    for name, stage in of_type(out, "AWS::ApiGatewayV2::Stage").items():
+        if not {"ThrottlingRateLimit", "ThrottlingBurstLimit"} <= set(stage.get("DefaultRouteSettings", {})):
+            wrong.append(f"{name}: is not throttled")
+        line = stage["AccessLogSettings"]["Format"].lower()
+        for secret in ("authorization", "querystring", "$context.path", "header"):
+            if secret in line:
+                wrong.append(f"{name}: the access log holds {secret}")
 
 
 def main():
@@ -163,12 +237,16 @@ def main():
     check_routes(source, out, wrong)
     check_schedules(source, out, wrong)
     check_roles(out, wrong)
+    check_invocation(out, wrong)
     check_state(out, wrong)
-    if len(out) >= 400:
-        wrong.append(f"{len(out)} resources; CloudFormation takes 500")
+    check_denials(out, wrong)
+    check_api(out, wrong)
+    size = len(json.dumps(translated))
+    if len(out) > MOST_RESOURCES * 4 // 5 or size > MOST_BYTES * 4 // 5:
+        wrong.append(f"{len(out)} resources, {size} bytes; CloudFormation takes {MOST_RESOURCES} and {MOST_BYTES}")
     for line in wrong:
         print(f"{path}: {line}")
-    print(f"{path}: {len(source)} resources declared, {len(out)} after translation, {len(wrong)} findings")
+    print(f"{path}: {len(source)} resources declared, {len(out)} after translation in {size} bytes, {len(wrong)} findings")
     return 1 if wrong else 0
 
 

@@ -6,12 +6,14 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +25,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	"go.yaml.in/yaml/v3"
 
 	"drawbridge/core"
 	"drawbridge/ddb"
@@ -37,7 +41,7 @@ import (
 type need struct {
 	action   string // "dynamodb:GetItem"
 	resource string // ARN of the table or the index
-	key      string // partition key; empty for an index
+	key      string // partition key of the table or index; the prefix of a listing
 }
 
 // transactionActions is what each part of a transaction is authorised as; it has no action
@@ -242,12 +246,14 @@ func (i *iam) needs(op string, body []byte) []need {
 	table := "arn:aws:dynamodb:" + stack.Region + ":" + stack.Account + ":table/" + i.template.Tables[0].Name
 	switch op {
 	case "Query":
+		// Every key condition used here starts with the partition: "pk = :x ...".
+		_, partition, _ := strings.Cut(c.KeyConditionExpression, " = ")
+		name, _, _ := strings.Cut(partition, " ")
+		resource := table
 		if c.IndexName != "" {
-			return []need{{"dynamodb:Query", table + "/index/" + c.IndexName, ""}}
+			resource += "/index/" + c.IndexName
 		}
-		// The one key condition on a table starts with the partition: "pk = :x ...".
-		name, _, _ := strings.Cut(strings.TrimPrefix(c.KeyConditionExpression, "pk = "), " ")
-		return []need{{"dynamodb:Query", table, c.ExpressionAttributeValues[name].S}}
+		return []need{{"dynamodb:Query", resource, c.ExpressionAttributeValues[name].S}}
 	case "BatchGetItem", "BatchWriteItem":
 		return i.batch(op, table, c.RequestItems)
 	case "TransactWriteItems", "TransactGetItems":
@@ -323,6 +329,10 @@ func openGuarded(t *testing.T) *guarded {
 	if _, err := provision.Bucket(t.Context(), newS3(cfg), declared.Buckets[0].Name); err != nil {
 		t.Fatal(err)
 	}
+	in := &s3.PutBucketPolicyInput{Bucket: &declared.Buckets[0].Name, Policy: aws.String(bucketPolicy(t, declared.Buckets[0].Name))}
+	if _, err := newS3(cfg).PutBucketPolicy(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
 	store := ddb.Open(client, ddb.Table{Name: declared.Tables[0].Name})
 	if err := g.token.record(t.Context(), store); err != nil {
 		t.Fatal(err)
@@ -390,8 +400,7 @@ func (g *guarded) sweep(name string) {
 func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 	const register = `{"agent_id":"a","cli":"claude","topics":["t"],"timeout_sec":-119}`
 	const learnt = `{"error_message":"boom 5","solution":"s","agent_id":"a"}`
-	used := map[permission]bool{}
-	for name, work := range map[string]func(g *guarded){
+	works := map[string]func(g *guarded){
 		"register": func(g *guarded) {
 			g.do(200, "POST", "/bridge/register", register)
 			g.do(200, "POST", "/bridge/register", `{"agent_id":"a","cli":"claude","topics":["u"],"timeout_sec":-118}`)
@@ -809,16 +818,27 @@ func TestEveryFunctionCanDoItsWorkWithItsOwnPolicy(t *testing.T) {
 			g.overdueJob(``)
 			g.sweep("sweep-events")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := openGuarded(t)
-			work(g)
-			maps.Copy(used, g.iam.used)
-		})
 	}
+	var mu sync.Mutex
+	used := map[permission]bool{}
+	t.Run("works", func(t *testing.T) {
+		for name, work := range works {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // they wait for leases
+				g := openGuarded(t)
+				work(g)
+				mu.Lock()
+				defer mu.Unlock()
+				maps.Copy(used, g.iam.used)
+			})
+		}
+	})
 	for _, f := range projectTemplate(t).Functions {
+		if works[f.Handler] == nil {
+			t.Errorf("nothing drives %s", f.LogicalID)
+		}
 		for _, p := range permissions(f) {
-			if !used[p] {
+			if !used[p] && !ofLambda(p) {
 				t.Errorf("%s may %s on %s for keys %s, and never does", f.LogicalID, p.action, p.resource, p.keys)
 			}
 		}
@@ -1097,11 +1117,16 @@ func observed(file string, n int) string {
 		o.Agent, o.SourcePath, o.SourceBytes, o.SourceModifiedAt)
 }
 
-// put writes an object behind the functions' backs.
+// putObject writes an object behind the functions' backs, as the bucket's policy
+// wants it.
 func (g *guarded) putObject(key, content string) {
 	g.t.Helper()
-	in := &s3.PutObjectInput{Bucket: aws.String(g.iam.template.Buckets[0].Name), Key: &key, Body: strings.NewReader(content)}
-	if _, err := newS3(g.cfg).PutObject(g.t.Context(), in); err != nil {
+	client, bucket := newS3(g.cfg), aws.String(g.iam.template.Buckets[0].Name)
+	in := &s3.PutObjectInput{Bucket: bucket, Key: &key, Body: strings.NewReader(content), IfNoneMatch: aws.String("*")}
+	if there, err := client.HeadObject(g.t.Context(), &s3.HeadObjectInput{Bucket: bucket, Key: &key}); err == nil {
+		in.IfMatch, in.IfNoneMatch = there.ETag, nil
+	}
+	if _, err := client.PutObject(g.t.Context(), in); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -1176,7 +1201,7 @@ func TestThePatternsOfThePoliciesAreUnderstood(t *testing.T) {
 	for _, f := range projectTemplate(t).Functions {
 		for _, s := range f.Statements {
 			for operator := range s.Condition {
-				if !slices.Contains([]string{"ForAllValues:StringLike", "ForAllValues:StringEquals", "StringLikeIfExists"}, operator) {
+				if !slices.Contains([]string{"ForAllValues:StringLike", "ForAllValues:StringEquals", "StringLike"}, operator) {
 					t.Errorf("%s: the operator %s", f.LogicalID, operator)
 				}
 			}
@@ -1185,6 +1210,103 @@ func TestThePatternsOfThePoliciesAreUnderstood(t *testing.T) {
 					t.Errorf("%s: the pattern %q", f.LogicalID, p)
 				}
 			}
+		}
+	}
+}
+
+// ofLambda tells what Lambda itself does under a function's role: it writes the
+// log, and passes on the event of a sweep that failed.
+func ofLambda(p permission) bool {
+	return p.action == "logs:CreateLogStream" || p.action == "logs:PutLogEvents" || p.action == "sqs:SendMessage"
+}
+
+// bucketPolicy is the template's policy of the bucket, as JSON. The embedded AWS
+// enforces what it denies.
+func bucketPolicy(t *testing.T, bucket string) string {
+	t.Helper()
+	src, err := os.ReadFile("../template.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared struct {
+		Resources struct {
+			QueueBucketPolicy struct {
+				Properties struct {
+					PolicyDocument yaml.Node `yaml:"PolicyDocument"`
+				} `yaml:"Properties"`
+			} `yaml:"QueueBucketPolicy"`
+		} `yaml:"Resources"`
+	}
+	if err := yaml.Unmarshal(src, &declared); err != nil {
+		t.Fatal(err)
+	}
+	var document map[string]any
+	node := &declared.Resources.QueueBucketPolicy.Properties.PolicyDocument
+	resolve(node, bucketARN+bucket)
+	if err := node.Decode(&document); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// resolve puts the bucket's ARN where the template refers to it.
+func resolve(n *yaml.Node, arn string) {
+	if n.Tag == "!Sub" || n.Tag == "!GetAtt" {
+		n.Value = strings.NewReplacer("${QueueBucket.Arn}", arn, "QueueBucket.Arn", arn).Replace(n.Value)
+		n.Tag = "!!str"
+	}
+	for _, c := range n.Content {
+		resolve(c, arn)
+	}
+}
+
+// That every write of the queue carries a condition is what the other test shows:
+// its bucket has this policy.
+func TestTheBucketRefusesWritesOfJobsWithoutACondition(t *testing.T) {
+	g := openGuarded(t)
+	client, bucket := newS3(g.cfg), aws.String(g.iam.template.Buckets[0].Name)
+	for _, key := range []string{"jobs/x.json", "state/x"} {
+		_, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: &key, Body: strings.NewReader("x")})
+		if !denied(err) {
+			t.Errorf("an unconditional write of %s: %v", key, err)
+		}
+		g.putObject(key, "x")
+	}
+	job := aws.String("jobs/x.json")
+	if _, err := client.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: bucket, Key: job}); !denied(err) {
+		t.Errorf("an unconditional delete of a job: %v", err)
+	}
+	if _, err := client.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: bucket, Key: job, IfMatch: aws.String("*")}); err != nil {
+		t.Errorf("a conditional delete of a job: %v", err)
+	}
+}
+
+func denied(err error) bool {
+	var answer smithy.APIError
+	return errors.As(err, &answer) && answer.ErrorCode() == "AccessDenied"
+}
+
+// Lambda writes the log under each function's role, and passes on what a sweep
+// failed at; nothing else may.
+func TestEveryRoleHoldsWhatLambdaItselfNeeds(t *testing.T) {
+	declared := projectTemplate(t)
+	for _, f := range declared.Functions {
+		want := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
+		if len(f.Schedules) > 0 {
+			want = append(want, "sqs:SendMessage")
+		}
+		var got []string
+		for _, p := range permissions(f) {
+			if ofLambda(p) {
+				got = append(got, p.action)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s may %v for Lambda's sake, want %v", f.LogicalID, got, want)
 		}
 	}
 }

@@ -16,6 +16,7 @@ type evaluator struct {
 	stack      Stack
 	parameters map[string]any
 	resources  map[string]resource
+	roles      map[string][]Statement // by ARN
 	problems   []Problem
 	more       int
 }

@@ -16,18 +16,10 @@ type Function struct {
 	Scope       string
 	Timeout     time.Duration
 	Environment map[string]string
-	Statements  []Statement
-	Routes      []Route
-	Schedules   []Schedule
-}
-
-// A Statement is one statement of a function's own policy.
-type Statement struct {
-	Effect    string
-	Actions   []string
-	Resources []string
-	// Condition is operator, then key, then the values.
-	Condition map[string]map[string][]string
+	// Statements are those of the function's role.
+	Statements []Statement
+	Routes     []Route
+	Schedules  []Schedule
 }
 
 func (e *evaluator) function(d declaration) Function {
@@ -45,9 +37,7 @@ func (e *evaluator) function(d declaration) Function {
 			e.failf(n, "%s must be [arm64]", o.child("Architectures"))
 		}
 	}
-	for i, n := range o.list("Policies") {
-		f.Statements = append(f.Statements, e.policy(n, fmt.Sprintf("%s[%d]", o.child("Policies"), i))...)
-	}
+	f.Statements = e.statementsOf(o)
 	scope, local := e.functionMetadata(d.metadata)
 	f.Scope = scope
 	e.readEvents(&f, o.object("Events"), local)
@@ -88,44 +78,6 @@ func (e *evaluator) functionMetadata(o *object) (scope string, local time.Durati
 	own.done()
 	o.done()
 	return scope, local
-}
-
-func (e *evaluator) policy(n *yaml.Node, path string) []Statement {
-	if n.Kind == yaml.ScalarNode {
-		e.failf(n, "%s: managed policies are not understood; a function states its own actions", path)
-		return nil
-	}
-	o := e.object(n, path)
-	if o.get("Statement") == nil {
-		e.failf(n, "%s: policy templates are not understood; a function states its own actions", path)
-		return nil
-	}
-	o.oneOf("Version", "2012-10-17")
-	var out []Statement
-	for i, s := range o.list("Statement") {
-		out = append(out, e.statement(e.object(s, fmt.Sprintf("%s[%d]", o.child("Statement"), i))))
-	}
-	o.done()
-	return out
-}
-
-func (e *evaluator) statement(o *object) Statement {
-	s := Statement{
-		Effect:    o.oneOf("Effect", "Allow", "Deny"),
-		Actions:   o.texts("Action"),
-		Resources: o.texts("Resource"),
-		Condition: map[string]map[string][]string{},
-	}
-	o.object("Condition").each(func(operator string, keys *object) {
-		s.Condition[operator] = map[string][]string{}
-		for i := 0; i < len(keys.node.Content); i += 2 {
-			key := keys.node.Content[i].Value
-			s.Condition[operator][key] = keys.texts(key)
-		}
-	})
-	o.ignore("Sid")
-	o.done()
-	return s
 }
 
 // texts reads a required text, or a list of texts, as policies allow both.

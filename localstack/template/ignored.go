@@ -2,6 +2,7 @@ package template
 
 // ignoredTypes are resources that change nothing a handler or a client can see.
 var ignoredTypes = []string{
+	"AWS::CloudFormation::Stack", // alarms and a dashboard
 	"AWS::Events::EventBus",
 	"AWS::Logs::LogGroup",
 	"AWS::S3::BucketPolicy",
@@ -26,7 +27,8 @@ var (
 		"CodeUri", "Description", "EventInvokeConfig", "LoggingConfig",
 		"ReservedConcurrentExecutions", "Tags",
 	}
-	ignoredOfSchedule  = []string{"DeadLetterConfig", "Description", "RetryPolicy"}
+	ignoredOfRole      = []string{"AssumeRolePolicyDocument", "Description", "Tags"}
+	ignoredOfSchedule  = []string{"DeadLetterConfig", "Description", "OmitName", "RetryPolicy"}
 	ignoredOfResource  = []string{"DeletionPolicy", "DependsOn", "UpdateReplacePolicy"}
 	ignoredOfParameter = []string{"ConstraintDescription", "Description", "NoEcho"}
 	ignoredOfOutput    = []string{"Description", "Export"}

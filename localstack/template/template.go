@@ -44,7 +44,7 @@ func Parse(path, src string, stack Stack) (*Template, error) {
 	if problem != nil {
 		return nil, &Error{Path: path, Problems: []Problem{*problem}}
 	}
-	e := &evaluator{stack: stack, parameters: map[string]any{}, resources: map[string]resource{}}
+	e := &evaluator{stack: stack, parameters: map[string]any{}, resources: map[string]resource{}, roles: map[string][]Statement{}}
 	t := e.template(root)
 	if len(e.problems) > 0 {
 		return nil, &Error{Path: path, Problems: sorted(e.problems), More: e.more}
@@ -82,7 +82,9 @@ func (t *Template) Function(handler string) (Function, bool) {
 
 func (e *evaluator) template(root *yaml.Node) *Template {
 	o := e.object(root, "")
-	o.ignore("AWSTemplateFormatVersion", "Description", "Metadata")
+	// Conditions may decide about what is ignored, and about nothing else: a
+	// Condition of any other resource is refused.
+	o.ignore("AWSTemplateFormatVersion", "Conditions", "Description", "Metadata")
 	o.oneOf("Transform", "AWS::Serverless-2016-10-31")
 	e.readParameters(o.object("Parameters"))
 	globals := e.globals(o.object("Globals"))
@@ -132,6 +134,11 @@ func (e *evaluator) readResources(t *Template, section *object, globals map[stri
 		e.name(d)
 	}
 	for _, d := range all {
+		if d.kind == "AWS::IAM::Role" {
+			e.roles[e.resources[d.id].attributes["Arn"]] = e.role(d)
+		}
+	}
+	for _, d := range all {
 		e.readResource(t, d)
 	}
 	e.checkRoutes(t, section)
@@ -151,6 +158,9 @@ func (e *evaluator) declaration(id string, o *object, globals map[string]*yaml.N
 	}
 	d.properties = e.object(properties, o.child("Properties"))
 	d.metadata = o.object("Metadata")
+	if slices.Contains(ignoredTypes, d.kind) {
+		o.ignore("Condition")
+	}
 	o.ignore(ignoredOfResource...)
 	o.done()
 	return d
@@ -183,7 +193,11 @@ func (e *evaluator) name(d declaration) {
 		r.attributes = map[string]string{"Arn": e.stack.arn("sqs", r.ref)}
 	case "AWS::Logs::LogGroup":
 		r.ref = generated
-		r.attributes = map[string]string{"Arn": e.stack.arn("logs", "log-group:"+r.ref)}
+		// The star stands for the group's streams.
+		r.attributes = map[string]string{"Arn": e.stack.arn("logs", "log-group:"+r.ref+":*")}
+	case "AWS::IAM::Role":
+		r.ref = generated
+		r.attributes = map[string]string{"Arn": "arn:aws:iam::" + e.stack.Account + ":role/" + r.ref}
 	}
 	e.resources[d.id] = r
 }
@@ -198,6 +212,7 @@ func (e *evaluator) readResource(t *Template, d declaration) {
 		t.Functions = append(t.Functions, e.function(d))
 	case d.kind == "AWS::Serverless::HttpApi":
 		e.httpAPI(d)
+	case d.kind == "AWS::IAM::Role": // read before, for the functions
 	case d.kind != "" && !slices.Contains(ignoredTypes, d.kind):
 		e.failf(d.body.node, "%s: the resource type %s is not understood by the local runner", d.body.path, d.kind)
 	}
