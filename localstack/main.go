@@ -4,6 +4,7 @@
 //	go run ./localstack             start a hub
 //	go run ./localstack doctor      tell whether an endpoint can hold a hub's state
 //	go run ./localstack queue       import, export and work on archive jobs
+//	go run ./localstack load        put a fleet on a hub and audit what becomes of its work
 //	go run ./localstack token       make, list, rotate and revoke the hub's tokens
 package main
 
@@ -47,6 +48,8 @@ func run(ctx context.Context, args []string, t terminal) int {
 			command, args = examine, args[1:]
 		case "queue":
 			command, args = manageQueue, args[1:]
+		case "load":
+			command, args = load, args[1:]
 		case "token":
 			command, args = manageToken, args[1:]
 		}

@@ -25,6 +25,7 @@ type options struct {
 const serveHelp = `Usage: go run ./localstack [flags]
        go run ./localstack doctor [flags]
        go run ./localstack queue COMMAND [flags]
+       go run ./localstack load [flags]
        go run ./localstack token COMMAND [flags]
 
 Starts a Drawbridge hub on this machine. With AWS_ENDPOINT_URL set it keeps its
