@@ -75,24 +75,23 @@ func parseLoad(args []string, t terminal) (loadOptions, error) {
 }
 
 // load is the command load.
-func load(ctx context.Context, args []string, t terminal) (err error) {
+func load(ctx context.Context, args []string, t terminal) error {
 	o, err := parseLoad(args, t)
 	if err != nil {
 		return err
 	}
-	pid := 0
-	token := ""
-	if o.start {
-		own, stop, err := ownHub(ctx)
+	if !o.start {
+		token, err := findHubToken(o.data, t.getenv)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, stop()) }()
-		o.url, token, pid = own.URL, own.Token, own.PID
-	} else if token, err = findHubToken(o.data, t.getenv); err != nil {
+		return putLoad(ctx, o, client.New(o.url, token, o.agents), 0, t)
+	}
+	own, stop, err := ownHub(ctx)
+	if err != nil {
 		return err
 	}
-	return putLoad(ctx, o, client.New(o.url, token, o.agents), pid, t)
+	return errors.Join(putLoad(ctx, o, client.New(own.URL, own.Token, o.agents), own.PID, t), stop())
 }
 
 // ownHub starts this program as a hub in a folder of its own.

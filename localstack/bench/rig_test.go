@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -61,7 +60,7 @@ func newRig(rows int) (*rig, error) {
 		return nil, err
 	}
 	tables := r.aws.NewTables(cfg)
-	quiet := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	quiet := slog.New(slog.DiscardHandler)
 	settings := functions.Settings{
 		Table: declared.Tables[0].Name, Bucket: declared.Buckets[0].Name, Log: quiet,
 		NewTables: func(cfg aws.Config) ddb.Client { return r.aws.NewTables(cfg) },

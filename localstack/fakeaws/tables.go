@@ -198,7 +198,7 @@ func (s *Server) ask(ctx context.Context, r *smithyhttp.Request, body []byte) (*
 	if err != nil {
 		return nil, err
 	}
-	resp, err := received(r.Request, &rep)
+	resp, err := received(r.Request, &rep) //nolint:bodyclose // whoever reads the answer closes it
 	if err != nil {
 		return nil, err
 	}
