@@ -272,7 +272,7 @@ func failedOutcome(err error) enqueueOutcome {
 // --- claim
 
 type claimRequest struct {
-	Owner      string           `json:"owner" in:"id,required" doc:"Who works; shown in the lease."`
+	Owner      string           `json:"owner" in:"id,required" doc:"Who works; shown in the lease. A token that is bound to agents names one of them."`
 	Max        int64            `json:"max" in:"integer,min=1,max=10,default=1" doc:"Jobs to lease at most."`
 	Agents     []string         `json:"agents" in:"list,max=100" each:"id" doc:"Only jobs of these agents."`
 	Events     []string         `json:"events" in:"list,max=100" each:"id" doc:"Only jobs of these events."`

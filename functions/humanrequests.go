@@ -50,7 +50,7 @@ type humanSubmitRequest struct {
 	RequestID   string          `json:"request_id" in:"id,required"`
 	Action      string          `json:"action" in:"line,required,min=1" doc:"accept, decline or cancel."`
 	Content     json.RawMessage `json:"content" in:"any" doc:"At most 64 KB; a credential 4 KB."`
-	SubmittedBy string          `json:"submitted_by" in:"id,default=\"human\""`
+	SubmittedBy string          `json:"submitted_by" in:"id,default=\"human\"" doc:"Who answers. A token that is bound to agents names one of them."`
 }
 
 type humanSubmitResponse struct {

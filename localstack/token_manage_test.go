@@ -5,13 +5,18 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"drawbridge/core"
+	"drawbridge/localstack/fakeaws"
 )
 
 // A tokenDesk runs the token command on the hub of a data folder.
@@ -170,6 +175,52 @@ func TestTokenCommandsThatCannotWorkSayWhy(t *testing.T) {
 		if got.code != c.code || !strings.Contains(got.err, c.says) || got.out != "" {
 			t.Errorf("token %q: exit %d, %q, %d bytes of output; want exit %d and %q", c.args, got.code, got.err, len(got.out), c.code, c.says)
 		}
+	}
+}
+
+// With -table the command speaks to AWS as the SDK finds it: here the SDK is told
+// that it is elsewhere.
+func TestANamedTableIsThatOfTheEnvironmentsAccount(t *testing.T) {
+	server, err := fakeaws.Open(fakeaws.Options{AccessKey: "AKIAOPERATOR", SecretKey: "operators-secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening := httptest.NewServer(server)
+	t.Cleanup(func() {
+		listening.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	in := projectTemplate(t).Tables[0].CreateInput()
+	in.TableName = aws.String("stack-HubTable-X1")
+	if _, err := dynamodb.NewFromConfig(server.Config()).CreateTable(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"AWS_ENDPOINT_URL_DYNAMODB": listening.URL, "AWS_ACCESS_KEY_ID": "AKIAOPERATOR", "AWS_SECRET_ACCESS_KEY": "operators-secret",
+		"AWS_REGION": "eu-central-1", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_EC2_METADATA_DISABLED": "true",
+	} {
+		t.Setenv(name, value)
+	}
+	d := tokenDesk{t: t}
+	made := d.token("create", "-name", "ops", "-scope", "operator", "-table", "stack-HubTable-X1")
+	if made.code != 0 || len(made.out) != 44 {
+		t.Fatalf("exit %d, %s", made.code, made.err)
+	}
+	if list := d.token("list", "-table", "stack-HubTable-X1"); list.code != 0 || !strings.Contains(list.out, core.TokenHash(strings.TrimSpace(made.out))[:12]+"  ops ") {
+		t.Errorf("exit %d, %s%s", list.code, list.out, list.err)
+	}
+	if got := d.token("list", "-table", "absent"); got.code != 1 || !strings.Contains(got.err, "table absent at AWS: AWS has no such table") {
+		t.Errorf("exit %d, %s", got.code, got.err)
+	}
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "another")
+	if got := d.token("list", "-table", "stack-HubTable-X1"); got.code != 1 || !strings.Contains(got.err, "does not accept the credentials") || strings.Contains(got.err, "another") {
+		t.Errorf("exit %d, %s", got.code, got.err)
+	}
+	t.Setenv("AWS_REGION", "")
+	if got := d.token("list", "-table", "stack-HubTable-X1"); got.code != 1 || !strings.Contains(got.err, "AWS_REGION is not set") {
+		t.Errorf("exit %d, %s", got.code, got.err)
 	}
 }
 
