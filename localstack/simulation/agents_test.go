@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,13 +19,22 @@ type agent struct {
 	hub        string // the identity that it believes in
 	step       int64
 
-	held   []held   // messages it leased
-	orders []order  // jobs it was given
-	given  []string // jobs it gave
-	asked  []string // human requests it made
-	posts  []post   // roles it acknowledged
-	files  []filed  // archive jobs it works on
+	held  []held   // messages it leased
+	asked []string // human requests it made
+	posts []post   // roles it acknowledged
+	files []filed  // archive jobs it works on
+	*desk
 }
+
+// A desk is where everybody sees the jobs: they report on each other's, so that
+// reports, retries and cancels meet.
+type desk struct {
+	orders []order
+	given  []string
+}
+
+// recent returns one of the last few.
+func recent[T any](a *actor, of []T) T { return of[len(of)-1-a.random.IntN(min(len(of), 4))] }
 
 type held struct {
 	receipt string
@@ -32,6 +42,7 @@ type held struct {
 }
 
 type order struct {
+	worker  string
 	job     string
 	attempt int64
 }
@@ -58,7 +69,7 @@ var (
 func (g *agent) live() {
 	for !g.w.closing {
 		g.act()
-		g.think(time.Duration(g.between(0, 250)) * time.Millisecond)
+		g.think(time.Duration(g.between(0, pick(g.actor, 10, 40, 250))) * time.Millisecond)
 		if g.chance(40) {
 			g.think(time.Duration(g.between(2000, 20000)) * time.Millisecond) // it stalls
 		}
@@ -284,7 +295,7 @@ func (g *agent) receive(message any) {
 	case payload["kind"] == "assign.job":
 		job, _ := payload["assign_job_id"].(string)
 		attempt, _ := payload["attempt"].(float64)
-		g.orders = append(g.orders, order{job, int64(attempt)})
+		g.orders = append(g.orders, order{g.id, job, int64(attempt)})
 	case at(message, "topic") == "question":
 		g.respond(message)
 	}
@@ -409,24 +420,22 @@ func (g *agent) work() {
 	if len(g.orders) == 0 {
 		return
 	}
-	i := g.random.IntN(len(g.orders))
-	o := g.orders[i]
-	body := g.body("worker_agent", "job_id", o.job, "attempt", o.attempt)
-	switch g.random.IntN(5) {
-	case 0, 1:
+	o := recent(g.actor, g.orders)
+	body := map[string]any{"job_id": o.job, "attempt": o.attempt}
+	if o.worker == g.id {
+		maps.Copy(body, g.body("worker_agent"))
+	}
+	switch g.random.IntN(8) {
+	case 0, 1, 2, 3, 4:
 		body["status"] = "running"
-	case 2, 3:
+	case 5, 6:
 		body["status"], body["result"] = "succeeded", map[string]any{"of": g.unique("result")}
 	default:
 		body["status"], body["error"] = "failed", "no"
 	}
 	r := g.request("assign/result", body)
-	got := g.learnFrom(g.send(r))
-	if got.unknown() {
-		got = g.insist(r) // a report may be repeated
-	}
-	if body["status"] != "running" && !g.chance(5) {
-		g.orders = append(g.orders[:i], g.orders[i+1:]...)
+	if got := g.learnFrom(g.send(r)); got.unknown() {
+		g.insist(r) // a report may be repeated
 	}
 }
 
@@ -435,12 +444,12 @@ func (g *agent) command() {
 	if len(g.given) == 0 {
 		return
 	}
-	job := g.given[g.random.IntN(len(g.given))]
+	job := recent(g.actor, g.given)
 	switch g.random.IntN(5) {
 	case 0:
-		g.post("assign/retry", g.body("supervisor_agent", "job_id", job, "reason", "again"))
+		g.post("assign/retry", map[string]any{"job_id": job, "reason": "again"})
 	case 1:
-		g.post("assign/cancel", g.body("supervisor_agent", "job_id", job, "reason", "enough"))
+		g.post("assign/cancel", map[string]any{"job_id": job, "reason": "enough"})
 	case 2:
 		g.send(request{method: "GET", path: "/bridge/events?job_id=" + job})
 	default:

@@ -11,8 +11,9 @@ import (
 // populate brings in everybody: agents, of whom some share an id, people,
 // operators and the schedules.
 func (w *world) populate() {
+	jobs := &desk{}
 	for i, id := range append(agentIDs, agentIDs[0], agentIDs[1]) {
-		w.start(fmt.Sprintf("agent%d", i), func(a *actor) { (&agent{actor: a, id: id}).live() })
+		w.start(fmt.Sprintf("agent%d", i), func(a *actor) { (&agent{actor: a, id: id, desk: jobs}).live() })
 	}
 	for i := range 2 {
 		w.start(fmt.Sprintf("person%d", i), func(a *actor) { (&person{a}).live() })

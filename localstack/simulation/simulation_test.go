@@ -47,7 +47,7 @@ func seeds(t *testing.T) []uint64 {
 func hold(t *testing.T, p plan) {
 	t.Helper()
 	r := simulate(t, p)
-	t.Logf("%s: %d steps, %d calls, %d changes in %s, %s", p, r.steps, r.calls, r.changes, r.took, r.sum[:12])
+	t.Logf("%s: %d steps, %d calls, %d changes in %s, %s; costs judged: %v", p, r.steps, r.calls, r.changes, r.took, r.sum[:12], r.costs)
 	if path := os.Getenv("DRAWBRIDGE_SIM_TRACE"); path != "" {
 		if err := os.WriteFile(path, []byte(r.tail), 0o600); err != nil {
 			t.Error(err)
