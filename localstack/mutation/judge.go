@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,7 +13,7 @@ import (
 // aloneFor is how much testing, measured without a mutant, each mutant gets on
 // its own. What survives it meets the slower tests together with the others that
 // did: a test that passes with many of them kills none.
-const aloneFor = 5 * time.Second
+const aloneFor = 3 * time.Second
 
 // A verdict is what became of a mutant.
 type verdict struct {
@@ -28,8 +29,9 @@ type judge struct {
 	log     io.Writer
 	workers int
 
-	mu     sync.Mutex
-	judged int // so many were killed
+	mu      sync.Mutex
+	killed  int
+	killers map[string][]string // by file, the tests that killed mutants of it, the latest first
 }
 
 // kills tells whether a unit fails with a mutant, twice: once may be chance.
@@ -52,8 +54,13 @@ func (j *judge) kill(v *verdict, u unit) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	v.killer = u.String()
-	j.judged++
-	fmt.Fprintf(j.log, "%4d  %s\n      killed by %s\n", j.judged, v.mutant.name, v.killer)
+	j.killed++
+	fmt.Fprintf(j.log, "%4d  %s\n      killed by %s\n", j.killed, v.mutant.name, v.killer)
+	others := slices.DeleteFunc(j.killers[v.mutant.file], func(name string) bool { return name == v.killer })
+	if j.killers == nil {
+		j.killers = map[string][]string{}
+	}
+	j.killers[v.mutant.file] = append([]string{v.killer}, others...)
 }
 
 // all judges the verdicts' mutants with the units, the quickest first, beginning
@@ -89,7 +96,10 @@ func reaches(u unit, m mutant) bool {
 
 // alone tries a mutant on the test that killed it before and on the quick ones.
 func (j *judge) alone(ctx context.Context, v *verdict, units []unit, killer string) error {
-	tests := quickest(v.mutant, units, killer)
+	j.mu.Lock()
+	likely := append([]string{killer}, j.killers[v.mutant.file]...)
+	j.mu.Unlock()
+	tests := quickest(v.mutant, units, likely)
 	v.unreached = len(tests) == 0
 	for _, u := range tests {
 		killed, err := j.kills(ctx, u, v.mutant)
@@ -107,21 +117,29 @@ func (j *judge) alone(ctx context.Context, v *verdict, units []unit, killer stri
 	return nil
 }
 
-// quickest are the tests that a mutant meets on its own: the one that killed it
-// before, and of those that pass its switch the quickest, one at least.
-func quickest(m mutant, units []unit, killer string) []unit {
+// quickest are the tests that a mutant meets on its own, of those that pass its
+// switch: the quickest, one at least. The one that killed it before and those that
+// killed its neighbours go first.
+func quickest(m mutant, units []unit, likely []string) []unit {
 	var tests []unit
 	spent := time.Duration(0)
 	for _, u := range units {
 		if !slices.Contains(m.target.tests, u.Folder) || !reaches(u, m) {
 			continue
 		}
-		if u.String() == killer {
-			tests = append([]unit{u}, tests...)
+		if u.String() == likely[0] {
+			tests = append(tests, u)
 		} else if spent += u.Took; spent <= aloneFor || len(tests) == 0 {
 			tests = append(tests, u)
 		}
 	}
+	rank := func(u unit) int {
+		if at := slices.Index(likely, u.String()); at >= 0 {
+			return at
+		}
+		return len(likely)
+	}
+	slices.SortStableFunc(tests, func(a, b unit) int { return cmp.Compare(rank(a), rank(b)) })
 	return tests
 }
 

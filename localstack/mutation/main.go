@@ -141,7 +141,7 @@ func (j *judge) measureAndJudge(ctx context.Context, verdicts []*verdict, killer
 	}
 	var units []unit
 	for _, folder := range testFolders(verdicts) {
-		measured, err := j.suite.measure(ctx, folder, j.log)
+		measured, err := j.suite.measure(ctx, folder, j.workers, j.log)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -116,7 +117,7 @@ var subtestLine = regexp.MustCompile(`(?m)^    --- PASS: [^/\s]+/(\S+) \(`)
 // measure runs every test of a package without a mutant, to learn how long each
 // takes and which switches it passes. What it learns it keeps beside the binary,
 // for as long as that stays the same.
-func (s *suite) measure(ctx context.Context, folder string, log io.Writer) ([]unit, error) {
+func (s *suite) measure(ctx context.Context, folder string, workers int, log io.Writer) ([]unit, error) {
 	if err := s.build(ctx, folder); err != nil {
 		return nil, err
 	}
@@ -134,15 +135,19 @@ func (s *suite) measure(ctx context.Context, folder string, log io.Writer) ([]un
 	if err != nil {
 		return nil, fmt.Errorf("list the tests of %s: %w", folder, err)
 	}
-	for name := range strings.FieldsSeq(string(names)) {
-		if strings.HasPrefix(name, "Benchmark") {
-			continue
+	tests := slices.DeleteFunc(strings.Fields(string(names)), func(name string) bool { return strings.HasPrefix(name, "Benchmark") })
+	var mu sync.Mutex
+	err = inParallel(tests, workers, func(name string) error {
+		found, err := s.measureTest(ctx, unit{Folder: folder, Test: name})
+		mu.Lock()
+		defer mu.Unlock()
+		if units = append(units, found...); len(found) == 0 && err == nil {
+			fmt.Fprintf(log, "left out, it fails without a mutant: %s %s\n", folder, name)
 		}
-		found, err := s.measureTest(ctx, unit{Folder: folder, Test: name}, log)
-		if err != nil {
-			return nil, err
-		}
-		units = append(units, found...)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	encoded, err := json.Marshal(units)
 	if err != nil {
@@ -163,14 +168,14 @@ func (s *suite) keptMeasure(folder string) (string, error) {
 	return filepath.Join(s.work, "measured-"+hex.EncodeToString(sum[:8])+".json"), nil
 }
 
-// measureTest measures a test, and its subtests alone where it takes long.
-func (s *suite) measureTest(ctx context.Context, u unit, log io.Writer) ([]unit, error) {
+// measureTest measures a test, and its subtests alone where it takes long. It
+// returns nothing for one that fails.
+func (s *suite) measureTest(ctx context.Context, u unit) ([]unit, error) {
 	r, reaches, err := s.trace(ctx, u)
 	if err != nil {
 		return nil, err
 	}
 	if r.failed {
-		fmt.Fprintf(log, "left out, it fails without a mutant: %v\n", u)
 		return nil, nil
 	}
 	subtests := subtestLine.FindAllSubmatch(r.output, -1)
@@ -181,7 +186,7 @@ func (s *suite) measureTest(ctx context.Context, u unit, log io.Writer) ([]unit,
 	var units []unit
 	for _, name := range subtests {
 		u.Sub = string(name[1])
-		found, err := s.measureTest(ctx, u, log)
+		found, err := s.measureTest(ctx, u)
 		if err != nil {
 			return nil, err
 		}
@@ -192,16 +197,21 @@ func (s *suite) measureTest(ctx context.Context, u unit, log io.Writer) ([]unit,
 
 // trace runs a unit without a mutant and tells which switches it passed.
 func (s *suite) trace(ctx context.Context, u unit) (run, []int, error) {
-	name := filepath.Join(s.work, "reached")
-	if err := os.RemoveAll(name); err != nil {
-		return run{}, nil, fmt.Errorf("remove the last trace: %w", err)
+	file, err := os.CreateTemp(s.work, "reached-")
+	if err != nil {
+		return run{}, nil, fmt.Errorf("make a file for the trace: %w", err)
+	}
+	name := file.Name()
+	defer os.Remove(name)
+	if err := file.Close(); err != nil {
+		return run{}, nil, fmt.Errorf("make a file for the trace: %w", err)
 	}
 	r, err := s.run(ctx, u, nil, longest, "DRAWBRIDGE_MUTANTS_REACHED="+name)
 	if err != nil {
 		return run{}, nil, err
 	}
 	trace, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil {
 		return run{}, nil, fmt.Errorf("read the trace: %w", err)
 	}
 	var reaches []int
