@@ -220,8 +220,9 @@ func (t *jobTaking) matches(j Job) bool {
 }
 
 // asOf is the job as a reader sees it at now: with its deadline passed it has
-// timed out, and where a retry is left it waits for it. What a write adds to
-// that (the outcome, the next message) is not there yet.
+// timed out, and where a retry is left it waits for the next attempt, which is the
+// fence of reports from then on. What a write adds to that (the outcome, the next
+// message and its deadline) is not there yet.
 func (j Job) asOf(now Instant) Job {
 	if j.RetryAt > 0 || !j.due(now) {
 		return j
@@ -231,5 +232,8 @@ func (j Job) asOf(now Instant) Job {
 		return j
 	}
 	j.Status = JobQueued
+	j.Attempt++
+	j.RetryCount++
+	j.StartedAt, j.DispatchedAt, j.LastMessageID = 0, 0, ""
 	return j
 }

@@ -105,10 +105,15 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
+// declared is the template, read once.
+var declared = sync.OnceValues(func() (*template.Template, error) {
+	return template.Load("../../template.yaml", template.Local())
+})
+
 // provision makes what the template declares.
 func (b *bed) provision() {
 	b.t.Helper()
-	stack, err := template.Load("../../template.yaml", template.Local())
+	stack, err := declared()
 	if err != nil {
 		b.t.Fatal(err)
 	}
