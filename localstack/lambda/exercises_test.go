@@ -168,7 +168,7 @@ var exercises = map[string]exercise{
 	"roles-history":        {before: held, do: get("/bridge/roles/history?role_key_wire=" + roleWire)},
 	"roles-settings":       {before: held, do: post("roles/settings", `{"master_enabled":false}`), grows: "every change of the settings is counted"},
 	"roles-recover":        {before: held, do: post("roles/recover", `{}`), grows: "every recovery has an epoch of its own"},
-	"hub-rotate":           {before: held, do: post("hub/rotate", `{"reason":"test"}`)},
+	"hub-rotate":           {before: held, do: post("hub/rotate", `{"reason":"test"}`), grows: "every rotation fences the roles anew"},
 	"queue-enqueue":        {before: queued, do: post("queue/enqueue", observed(2))},
 	"queue-claim":          {before: queued, do: post("queue/claim", `{"owner":"w"}`)},
 	"queue-renew":          {before: claimed, do: ofLease("renew", "")},
