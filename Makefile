@@ -35,14 +35,30 @@ race: ## Run every test under the race detector, shuffled
 vet: ## Run go vet
 	go vet ./...
 	cd localstack/awsprobe && go vet ./...
+	cd localstack/bench/dynamolock && go vet ./...
 
 .PHONY: lint
 lint: ## Run golangci-lint (.ci/run installs the pinned version)
 	golangci-lint run ./...
 
 .PHONY: bench
-bench: ## Run every benchmark
-	go test -run '^$$' -bench . -benchmem ./...
+bench: ## Measure every operation and compare with the committed result (ACCEPT=1 replaces it)
+	.ci/bench
+
+.PHONY: compare
+compare: ## Measure a durable hub over HTTP beside the reference, and dynamolock beside it
+	go run ./localstack/bench/compare $(ARGS)
+	cd localstack/bench/dynamolock && go test -run '^$$' -bench . -benchtime 2000x -count 3
+
+.PHONY: load
+load: ## Put a fleet on the hub of this machine (ARGS="-agents 200 -duration 5m -start")
+	go run ./localstack load $(ARGS)
+
+SOAK ?= 10m
+
+.PHONY: soak
+soak: ## Work a durable hub for SOAK: latency and memory by window, and an audit
+	go run ./localstack load -start -agents 100 -pause 500ms -duration $(SOAK) -progress 15s
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME
@@ -81,18 +97,30 @@ mutation: ## Break one guard at a time and tell which test fails (SAMPLE=n: only
 
 .PHONY: template
 template: ## Check template.yaml with cfn-lint and the SAM translator
-	cfn-lint template.yaml
+	cfn-lint template.yaml infra/*.yaml
 	python3 infra/check.py template.yaml
 
+.PHONY: sam
+sam: ## Validate and build with the AWS SAM CLI; it is installed into the tools cache
+	.ci/sam
+
 .PHONY: bootstrap
-bootstrap: ## Build the one binary that every Lambda runs, for arm64
-	$(LAMBDA_BUILD) -o bin/bootstrap ./functions/bootstrap
+bootstrap: bin/bootstrap ## Build the one binary that every Lambda runs, for arm64
 
 .PHONY: ci
 ci: ## Run all that CI runs; it installs what it needs
 	bash .ci/run
 
-# sam build calls build-<logical id> for every function. Go's build cache makes
-# all but the first a link.
-build-%:
-	$(LAMBDA_BUILD) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/bootstrap
+# All that the binary is made of; folders too, since a file that is gone leaves no
+# other trace.
+BOOTSTRAP_SOURCES = go.mod go.sum Makefile $(shell find core ddb functions s3queue -name testdata -prune -o -not -name '*_test.go' -print)
+
+bin/bootstrap: $(BOOTSTRAP_SOURCES)
+	@mkdir -p bin
+	$(LAMBDA_BUILD) -o $@.new ./functions/bootstrap
+	@mv $@.new $@
+
+# sam build calls build-<logical id> for every function, in this folder
+# (samconfig.toml): the first one builds, all others link to the same file.
+build-%: bin/bootstrap
+	@ln -f bin/bootstrap "$(ARTIFACTS_DIR)/bootstrap" 2>/dev/null || cp bin/bootstrap "$(ARTIFACTS_DIR)/bootstrap"

@@ -172,6 +172,7 @@ func (w *wire) exchange(ctx context.Context, in middleware.DeserializeInput, _ m
 	case err != nil:
 		return out, metadata, &smithyhttp.RequestSendError{Err: err}
 	}
+	defer answer.Body.Close()
 	out.RawResponse = answer
 	err = w.tables.options.Protocol.DeserializeResponse(ctx, w.operation, dynamodb.TypeRegistry, answer, w.out)
 	if err != nil {
