@@ -149,12 +149,14 @@ func newIdentityCache(store IdentityStore, clock Clock, ids IDs) *identityCache 
 
 // take waits for the caller's turn, which it has to give back.
 func (c *identityCache) take(ctx context.Context) error {
-	select {
-	case c.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return Wrap(CodeUnavailable, "the time ran out before the hub's identity was read", ctx.Err())
+	if ctx.Err() == nil {
+		select {
+		case c.turn <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+		}
 	}
+	return Wrap(CodeUnavailable, "the time ran out before the hub's identity was read", ctx.Err())
 }
 
 func (c *identityCache) give() { <-c.turn }
