@@ -77,8 +77,8 @@ func answered(status int, text []byte, err error) error {
 }
 
 const (
-	delay        = 4 * time.Millisecond
-	delayedTries = 3
+	delay        = 8 * time.Millisecond
+	delayedTries = 5
 )
 
 // rounds is how many requests to AWS follow one another: each is delayed, so that

@@ -13,6 +13,7 @@ import (
 
 	"drawbridge/core"
 	"drawbridge/ddb"
+	"drawbridge/localstack/bench"
 	"drawbridge/localstack/fakeaws"
 	"drawbridge/localstack/template"
 )
@@ -59,6 +60,7 @@ func BenchmarkAcquireAndHeartbeat(b *testing.B) {
 		}},
 	} {
 		b.Run(o.name, func(b *testing.B) {
+			cpu := bench.OwnCPU()
 			cost := server.Measure(ctx, func(ctx context.Context) {
 				for b.Loop() {
 					if err := o.run(ctx); err != nil {
@@ -67,6 +69,7 @@ func BenchmarkAcquireAndHeartbeat(b *testing.B) {
 				}
 			})
 			n := float64(b.N)
+			b.ReportMetric(float64(bench.OwnCPU()-cpu)/n, "cpu-ns/op")
 			b.ReportMetric(float64(cost.Requests)/n, "requests/op")
 			b.ReportMetric(float64(cost.Rounds)/n, "rounds/op")
 			b.ReportMetric(cost.WriteUnits/n, "WRU/op")
