@@ -98,12 +98,10 @@ func (s setting) leased(n int) (id, receipt string) {
 	return id, got["messages"].([]any)[0].(fields)["receipt"].(string)
 }
 
-// claimed is an archive job with its lease.
+// claimed is an archive job with its lease: the one that has waited longest.
 func (s setting) claimed(n int) fields {
-	path := s.id("claimed", n)
-	s.make("queue/enqueue", file(path, n))
-	got := s.make("queue/claim", fields{"owner": "worker", "path_prefix": "/home/me/" + path})
-	job := got["jobs"].([]any)[0].(fields)
+	s.make("queue/enqueue", file(s.id("claimed", n), n))
+	job := s.make("queue/claim", fields{"owner": "worker"})["jobs"].([]any)[0].(fields)
 	return fields{"id": job["id"], "lease_id": job["lease"].(fields)["id"]}
 }
 
@@ -289,9 +287,8 @@ var operations = []operation{
 
 	{"queue-enqueue", func(s setting, n int) request { return post("queue/enqueue", file(s.id("file", n), n)) }},
 	{"queue-claim", func(s setting, n int) request {
-		path := s.id("waiting", n)
-		s.make("queue/enqueue", file(path, n))
-		return post("queue/claim", fields{"owner": "worker", "path_prefix": "/home/me/" + path})
+		s.make("queue/enqueue", file(s.id("waiting", n), n))
+		return post("queue/claim", fields{"owner": "worker"})
 	}},
 	{"queue-renew", func(s setting, n int) request { return post("queue/renew", s.claimed(n)) }},
 	{"queue-complete", func(s setting, n int) request {
