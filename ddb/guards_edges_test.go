@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"drawbridge/core"
 	"drawbridge/localstack/fakeaws"
 )
@@ -198,20 +200,82 @@ func TestAGuardedChangeAnswersWhatIsStoredAfterIt(t *testing.T) {
 
 // One change of a transaction that does not fit keeps the others from nothing.
 func TestAGuardedChangeThatDoesNotFitKeepsNoOtherBack(t *testing.T) {
-	w := newWorld(t)
-	w.onlineAgent(t, "a")
-	var changes []core.DeliveryChange
-	for _, id := range []string{"x", "gone", "y"} {
-		if id != "gone" {
-			w.putDelivery(t, guardDelivery(func(d *core.Delivery) { d.ID = id }))
-		}
-		seen := guardDelivery(func(d *core.Delivery) { d.ID = id })
-		changes = append(changes, core.DeliveryChange{Inbox: "a", MessageID: id, Seen: core.Some(seen), To: core.DeliveryAcked})
+	agent := core.Some(core.AgentFence{AgentID: "a", Generation: 1})
+	for name, guard := range map[string]core.InboxGuard{
+		"an agent": {Agent: agent},
+		"a role":   {Agent: agent, Role: core.Some(core.RoleAuthority{Wire: costRole.Wire(), Holder: "a", Epoch: 3, At: guardMoment})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.onlineAgent(t, "a")
+			w.guardRole(t, func(*core.Role) {})
+			var changes []core.DeliveryChange
+			for _, id := range []string{"x", "gone", "y"} {
+				if id != "gone" {
+					w.putDelivery(t, guardDelivery(func(d *core.Delivery) { d.ID = id }))
+				}
+				seen := guardDelivery(func(d *core.Delivery) { d.ID = id })
+				changes = append(changes, core.DeliveryChange{Inbox: "a", MessageID: id, Seen: core.Some(seen), To: core.DeliveryAcked})
+			}
+			outcomes, refusal, err := w.store.ChangeDeliveries(t.Context(), changes, guard, guardStamp("change"))
+			if err != nil || refusal.Refused() || !outcomes[0].Done || outcomes[1].Done || outcomes[1].Err != nil || !outcomes[2].Done {
+				t.Errorf("%+v, %+v, %v", outcomes, refusal, err)
+			}
+		})
 	}
-	guard := core.InboxGuard{Agent: core.Some(core.AgentFence{AgentID: "a", Generation: 1})}
-	outcomes, refusal, err := w.store.ChangeDeliveries(t.Context(), changes, guard, guardStamp("change"))
-	if err != nil || refusal.Refused() || !outcomes[0].Done || outcomes[1].Done || outcomes[1].Err != nil || !outcomes[2].Done {
-		t.Errorf("%+v, %+v, %v", outcomes, refusal, err)
+}
+
+// A guard's refusal tells which part of it does not hold.
+func TestARefusedGuardSaysWhetherTheRoleOrTheAgentDoesNotFit(t *testing.T) {
+	for _, test := range []struct {
+		name              string
+		epoch, generation int64
+		role, agent       bool
+	}{
+		{"the role", 4, 1, true, false}, {"the agent", 3, 2, false, true}, {"both", 4, 2, true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.onlineAgent(t, "a")
+			w.guardRole(t, func(*core.Role) {})
+			w.putDelivery(t, guardDelivery(func(*core.Delivery) {}))
+			_, refusal, err := w.store.ChangeDeliveries(t.Context(), []core.DeliveryChange{{Inbox: "a", MessageID: "m", To: core.DeliveryAcked}}, core.InboxGuard{
+				Agent: core.Some(core.AgentFence{AgentID: "a", Generation: test.generation}),
+				Role:  core.Some(core.RoleAuthority{Wire: costRole.Wire(), Holder: "a", Epoch: test.epoch, At: guardMoment}),
+			}, guardStamp("change"))
+			if err != nil || refusal.Role != test.role || refusal.Agent.Set != test.agent {
+				t.Errorf("%+v, %v", refusal, err)
+			}
+		})
+	}
+}
+
+// Whoever publishes to itself under a fence is told which of the two does not
+// hold: that it is finished or overtaken, or only that it is not online.
+func TestAMessageToOneselfIsRefusedByTheFenceBeforeThePresence(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		at    string
+		to    types.AttributeValue
+		stale bool
+	}{
+		{"overtaken", "generation", numberValue(2), true},
+		{"finished", "finished", yesValue, true},
+		{"not online", "presence", textValue("stale"), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.onlineAgent(t, "a")
+			it := w.stored(t, "agent#a", "agent")
+			it[test.at] = test.to
+			w.restore(t, it)
+			outcome, err := w.store.PutMessage(t.Context(), core.Publication{
+				Delivery: guardDelivery(func(*core.Delivery) {}), Online: true, Fence: core.Some(core.AgentFence{AgentID: "a", Generation: 1}), WriteStamp: guardStamp("put"),
+			})
+			if err != nil || outcome.Stale.Set != test.stale || outcome.Offline == test.stale {
+				t.Errorf("%+v, %v", outcome, err)
+			}
+		})
 	}
 }
 
@@ -349,6 +413,22 @@ func TestAHeartbeatLeavesNoDueEntryAfterItsLease(t *testing.T) {
 	lease := guardMoment.Add(time.Second)
 	if got := w.beat(t, func(b *core.AgentHeartbeat) { b.LeaseExpires = lease }); got.Agent.DueAt > lease {
 		t.Errorf("due %d ms after the lease's end", got.Agent.DueAt-lease)
+	}
+}
+
+// A beat that has to be fitted to what it met keeps its step: only one that has not
+// grown is dropped.
+func TestAHeartbeatThatMovesItsDueEntryKeepsItsStep(t *testing.T) {
+	for before, given := range map[core.Opt[int64]]int64{{}: 0, core.Some(int64(3)): 4} {
+		w := newWorld(t)
+		w.onlineAgent(t, "a")
+		w.beat(t, func(b *core.AgentHeartbeat) { b.WriteID, b.Step = "before", before })
+		got := w.beat(t, func(b *core.AgentHeartbeat) {
+			b.LeaseExpires, b.Step = guardMoment.Add(time.Second), core.Some(given)
+		})
+		if got.Agent.Step != core.Some(given) {
+			t.Errorf("after %+v the step %d was taken for %+v", before, given, got.Agent.Step)
+		}
 	}
 }
 
@@ -502,6 +582,13 @@ func TestDeadLettersAreListedByWhenTheyFailedBothEndsIncluded(t *testing.T) {
 	}
 	if got := page("", 10); len(got.Letters) != 3 {
 		t.Errorf("listed %d at once", len(got.Letters))
+	}
+	if got := page("999999999999999#z", 10); len(got.Letters) != 3 {
+		t.Errorf("a position after the window lists %d", len(got.Letters))
+	}
+	before := core.DeadLetterScan{From: -5, To: -5, Limit: 10}
+	if got, err := w.store.DeadLetters(t.Context(), before); err != nil || len(got.Letters) != 0 {
+		t.Errorf("before all time: %+v, %v", got, err)
 	}
 }
 
