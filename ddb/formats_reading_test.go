@@ -66,6 +66,12 @@ func (l *ledger) checkHub() {
 	if bound.ActsAs("other") || !bound.ActsAs("online") || !bound.Allows(core.ScopeAgent) || bound.Allows(core.ScopeOperator) {
 		l.t.Errorf("the bound token allows %+v", bound)
 	}
+	tokens, err := core.NewTokens(l.store, l.clock, strings.NewReader("")).List(l.ctx())
+	l.must(err)
+	rotated := slices.DeleteFunc(tokens, func(t core.Token) bool { return t.Name != "rotated" })
+	if len(rotated) != 2 || rotated[1].Replaces != rotated[0].Hash && rotated[0].Replaces != rotated[1].Hash {
+		l.t.Errorf("the rotated tokens read %+v", rotated)
+	}
 	health, err := l.hub.Health(l.ctx())
 	l.must(err)
 	for _, s := range health.Sweeps {
@@ -104,6 +110,11 @@ func (l *ledger) checkAgents() {
 		if got := l.status(id); got != want {
 			l.t.Errorf("%s reads %s, want %s", id, got, want)
 		}
+	}
+	placed, _, err := l.store.ReadAgent(l.ctx(), "placed")
+	l.must(err)
+	if placed.ProjectID != roleOf(heldRole).ProjectID || placed.HostID != "hst_one" || placed.SessionID != "session" || !strings.Contains(string(placed.Locators), "t.1") {
+		l.t.Errorf("the placed agent reads %+v", placed)
 	}
 	hung, _, err := l.store.ReadAgent(l.ctx(), "hung")
 	l.must(err)

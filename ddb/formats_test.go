@@ -335,6 +335,13 @@ func (l *ledger) writeHub() {
 		_, err := l.store.CreateToken(l.ctx(), token)
 		l.must(err)
 	}
+	tokens := core.NewTokens(l.store, l.clock, repeatable{mathrand.NewChaCha8([32]byte{1})})
+	shown := func(string) error { return nil }
+	_, err = tokens.Create(l.ctx(), core.TokenRequest{Name: "rotated", Scope: core.ScopeAgent, Lifetime: later}, shown)
+	l.must(err)
+	l.pass(time.Millisecond)
+	_, err = tokens.Rotate(l.ctx(), "rotated", soon, shown)
+	l.must(err)
 }
 
 func (l *ledger) register(r core.RegisterRequest) {
@@ -350,6 +357,11 @@ func (l *ledger) writeAgents() {
 	l.register(core.RegisterRequest{
 		AgentID: "online", TimeoutSec: seconds(later), Topics: []string{"build", "test"}, Capabilities: []string{"go"}, Metadata: json.RawMessage(`{"host":"h"}`),
 		Step: core.Some(int64(7)), StepDeadlineMs: core.Some(later.Milliseconds()),
+	})
+	l.register(core.RegisterRequest{
+		AgentID: "placed", TimeoutSec: seconds(later), ProjectID: core.Some(roleOf(heldRole).ProjectID), SessionID: core.Some("session"), HostID: core.Some("hst_one"),
+		TransportLocators: core.Some(json.RawMessage(fmt.Sprintf(`[{"schema_version":%q,"transport_id":"t.1","kind":"tmux","host_id":"hst_one",
+			"capabilities":["probe"],"priority":1,"expires_at_ms":%d,"locator":{"session_name":"s","mux_server_id":"m"}}]`, core.LocatorSchema, core.InstantOf(l.clock.Now()).Add(time.Hour)))),
 	})
 	l.register(core.RegisterRequest{AgentID: "hung", TimeoutSec: seconds(later), Step: core.Some(int64(1)), StepDeadlineMs: core.Some(int64(1000))})
 	l.register(core.RegisterRequest{AgentID: "twice", TimeoutSec: seconds(later)})
@@ -520,6 +532,7 @@ func (l *ledger) writeRoles() {
 	l.hold(closedRole, "closing", later)
 	_, err = l.hub.ChangeRoleSettings(l.ctx(), core.RoleSettingsRequest{
 		ClosedScopes: core.Some([]string{roleOf(closedRole).ScopeID}), CharterVersion: core.Some("c2"),
+		MasterEnabled: core.Some(true), CTOEnabled: core.Some(false), LeadEnabled: core.Some(true),
 	})
 	l.must(err)
 	_, err = l.hub.ReachCandidate(l.ctx(), held.Wire, "holder", core.Reachability{ProbeFailed: true, Code: core.Some("timeout"), At: core.InstantOf(l.clock.Now())})
@@ -633,13 +646,19 @@ func (l *ledger) learn(name string, r core.LearnRequest) {
 	l.pass(time.Millisecond)
 }
 
+// rememberedHits is how many hits of a fix are known again by their write ids
+// before the older half is forgotten.
+const rememberedHits = 32
+
 func (l *ledger) writeLearnt() {
 	l.t.Helper()
 	l.learn("build", core.LearnRequest{Code: "go build", Context: json.RawMessage(`{"lang":"go"}`), AgentID: "online"})
 	l.learn("rule", core.LearnRequest{Type: core.ReflexionAdaptive})
-	_, err := l.hub.Hit(l.ctx(), core.HitRequest{ID: l.names["fix build"], Success: true})
-	l.must(err)
-	_, err = l.hub.InitPipeline(l.ctx(), core.InitRequest{Team: "team", FixMax: 3, RalphMax: 10})
+	for range rememberedHits + 1 {
+		_, err := l.hub.Hit(l.ctx(), core.HitRequest{ID: l.names["fix build"], Success: true})
+		l.must(err)
+	}
+	_, err := l.hub.InitPipeline(l.ctx(), core.InitRequest{Team: "team", FixMax: 3, RalphMax: 10})
 	l.must(err)
 	_, err = l.hub.AdvancePipeline(l.ctx(), core.AdvanceRequest{Team: "team", Phase: core.PhasePRD})
 	l.must(err)

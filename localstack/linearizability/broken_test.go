@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -101,11 +102,12 @@ func TestABrokenAdapterIsFound(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// A race has to happen: mostly it does at once.
-			for attempt := range 30 {
+			// A race has to happen, and to be small enough to be seen through: mostly
+			// the first is.
+			for attempt := range 60 {
 				b := newBed(t)
 				b.breaks = c.flaw.install
-				if c.run(t, b, seeds(t, attempt)).judge(t, c.spec.porcupine()) == porcupine.Illegal {
+				if c.run(t, b, seeds(t, attempt)).judge(t, c.spec.porcupine(), 2*time.Second) == porcupine.Illegal {
 					return
 				}
 			}

@@ -161,7 +161,8 @@ func (h *history) add(caller int, asked any, reply interface{ outcome() told }, 
 	}
 }
 
-// checkTime bounds the search for an order.
+// checkTime bounds the search for an order: that one was not found in it fails a
+// test, too.
 const checkTime = 30 * time.Second
 
 // A specification is a model as porcupine takes it, and how it takes a history
@@ -175,7 +176,7 @@ type specification interface {
 func check(t *testing.T, m specification, h *history) {
 	t.Helper()
 	spec := m.porcupine()
-	if verdict := h.judge(t, spec); verdict != porcupine.Ok {
+	if verdict := h.judge(t, spec, checkTime); verdict != porcupine.Ok {
 		for _, part := range m.parts(h.operations) {
 			if porcupine.CheckOperationsTimeout(spec, part, checkTime) != porcupine.Ok {
 				printOperations(t, part)
@@ -186,17 +187,17 @@ func check(t *testing.T, m specification, h *history) {
 }
 
 // judge looks for an order, and draws the history where somebody asked for it.
-func (h *history) judge(t *testing.T, m porcupine.Model) porcupine.CheckResult {
+func (h *history) judge(t *testing.T, m porcupine.Model, limit time.Duration) porcupine.CheckResult {
 	t.Helper()
 	folder := os.Getenv("DRAWBRIDGE_HISTORIES")
 	if folder == "" {
-		return porcupine.CheckOperationsTimeout(m, h.operations, checkTime)
+		return porcupine.CheckOperationsTimeout(m, h.operations, limit)
 	}
 	end := h.since() // an endless call would hide all others in the picture
 	for i := range h.operations {
 		h.operations[i].Return = min(h.operations[i].Return, end)
 	}
-	verdict, info := porcupine.CheckOperationsVerbose(m, h.operations, checkTime)
+	verdict, info := porcupine.CheckOperationsVerbose(m, h.operations, limit)
 	name := strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()) + ".html"
 	if err := porcupine.VisualizePath(m, info, filepath.Join(folder, name)); err != nil {
 		t.Fatal(err)
