@@ -108,9 +108,10 @@ func inParallel(n, width int, fn func(i int) error) error {
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	for range min(n, width) {
+	width = min(n, width)
+	for first := range width { // fixed, so that only who is done sooner decides the rest
 		wait.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			for i := first; i < n; i = width + int(next.Add(1)) - 1 {
 				if err := fn(i); err != nil {
 					mu.Lock()
 					if failed == nil {

@@ -213,9 +213,10 @@ func (s *Store) FinishFanout(ctx context.Context, record core.Delivery) error {
 // boundedParallel is parallel with at most width calls under way.
 func boundedParallel(n, width int, fn func(i int) error) error {
 	var next atomic.Int64
-	return parallel(min(n, width), func(int) error {
+	width = min(n, width)
+	return parallel(width, func(first int) error {
 		var failed error
-		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+		for i := first; i < n; i = width + int(next.Add(1)) - 1 {
 			if err := fn(i); err != nil && failed == nil {
 				failed = err
 			}

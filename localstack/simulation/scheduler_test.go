@@ -28,7 +28,9 @@ type waiter struct {
 	request bool   // it is about to ask AWS
 	call    *call  // of a request
 	from    time.Time
-	resume  chan struct{}
+	// goroutine tells apart those of one owner that want the same.
+	goroutine int
+	resume    chan struct{}
 }
 
 // A scheduler decides who goes on.
@@ -68,7 +70,7 @@ func (s *scheduler) wait(ctx context.Context, w *waiter) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.resume = make(chan struct{})
+	w.resume, w.goroutine = make(chan struct{}), goroutine()
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
 	s.mu.Unlock()
@@ -148,7 +150,7 @@ func (s *scheduler) ready() (ready []*waiter, next time.Time, idle bool) {
 		}
 	}
 	slices.SortFunc(ready, func(a, b *waiter) int {
-		return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.what, b.what))
+		return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.what, b.what), cmp.Compare(a.goroutine, b.goroutine))
 	})
 	return ready, next, len(s.waiting) == 0
 }
