@@ -12,7 +12,8 @@ type MessageSweep struct {
 	DeadLettered int
 	Lost         int // expired ones that somebody else settled first
 	Resumed      int // fan-outs it finished
-	Counted      int // messages and dead letters in the roll-up
+	// Depth is the roll-up; absent where it could not count them all.
+	Depth Opt[MessageCounts]
 	Lag          time.Duration
 	More         bool // it stopped at its bound
 }
@@ -163,7 +164,7 @@ func (r *messageSweepRun) count(ctx context.Context) {
 	counts, complete, err := r.hub.messages.CountMessages(ctx, r.now)
 	if err == nil && complete {
 		err = r.hub.messages.StoreCounts(ctx, counts)
-		r.counts.Counted = int(counts.Urgent + counts.Normal + counts.DeadLetters)
+		r.counts.Depth = Some(counts)
 	}
 	r.counts.More = r.counts.More || !complete
 	if err != nil && r.failed == nil {
@@ -173,9 +174,9 @@ func (r *messageSweepRun) count(ctx context.Context) {
 
 func (h *Hub) sweepMessages(ctx context.Context) (SweepReport, error) {
 	s, err := h.SweepMessages(ctx)
-	return SweepReport{
-		Counts: map[string]int{"dead_lettered": s.DeadLettered, "lost": s.Lost, "resumed": s.Resumed, "counted": s.Counted},
-		Lag:    s.Lag,
-		More:   s.More,
-	}, err
+	counts := map[string]int{"dead_lettered": s.DeadLettered, "lost": s.Lost, "resumed": s.Resumed}
+	if depth := s.Depth.Value; s.Depth.Set {
+		counts["pending"], counts["dead_letters"] = int(depth.Urgent+depth.Normal), int(depth.DeadLetters)
+	}
+	return SweepReport{Counts: counts, Lag: s.Lag, More: s.More}, err
 }

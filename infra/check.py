@@ -2,9 +2,10 @@
 
 usage: python3 infra/check.py TEMPLATE [OUTPUT.json]
 
-It needs the Python package aws-sam-translator and no network: CodeUri is replaced
-as `sam package` does, and managed policies are not looked up. It exits 1 with a
-list of what is wrong. The translated template is written to OUTPUT.json.
+It needs the Python package aws-sam-translator and no network: code and nested
+templates are replaced as `sam package` does, and managed policies are not looked
+up. It exits 1 with a list of what is wrong. The translated template is written to
+OUTPUT.json.
 """
 import json
 import os
@@ -17,6 +18,8 @@ from samtranslator.yaml_helper import yaml_parse  # noqa: E402
 
 # Concurrency is reserved where the parameter SweepConcurrency asks for it, and not by default.
 UNRESERVED = {"Fn::If": ["ReserveSweeps", {"Ref": "SweepConcurrency"}, {"Ref": "AWS::NoValue"}]}
+
+STACK = "AWS::CloudFormation::Stack"
 
 # CloudFormation's limits: resources of a template, bytes of one in S3.
 MOST_RESOURCES = 500
@@ -37,8 +40,10 @@ def read(path):
 
 
 def packaged(template):
-    """What `sam package` makes of the template: code in S3 instead of a folder."""
+    """What `sam package` makes of the template: code and nested templates in S3."""
     template["Globals"]["Function"]["CodeUri"] = "s3://artifacts/bootstrap.zip"
+    for stack in of_type(template["Resources"], STACK).values():
+        stack["TemplateURL"] = "https://s3.amazonaws.com/artifacts/" + os.path.basename(stack["TemplateURL"])
     return template
 
 
@@ -216,6 +221,14 @@ def check_denials(out, wrong):
         wrong.append(f"the bucket's policy denies {denials}")
 
 
+def check_nested(folder, source, wrong):
+    """Each nested stack gets the parameters that its template declares."""
+    for name, stack in of_type(source, STACK).items():
+        nested = read(os.path.join(folder, stack["TemplateURL"]))
+        if set(nested["Parameters"]) != set(stack["Parameters"]):
+            wrong.append(f"{name}: its parameters are {sorted(nested['Parameters'])}")
+
+
 def check_api(out, wrong):
     for name, stage in of_type(out, "AWS::ApiGatewayV2::Stage").items():
         if not {"ThrottlingRateLimit", "ThrottlingBurstLimit"} <= set(stage.get("DefaultRouteSettings", {})):
@@ -241,6 +254,7 @@ def main():
     check_state(out, wrong)
     check_denials(out, wrong)
     check_api(out, wrong)
+    check_nested(os.path.dirname(path), source, wrong)
     size = len(json.dumps(translated))
     if len(out) > MOST_RESOURCES * 4 // 5 or size > MOST_BYTES * 4 // 5:
         wrong.append(f"{len(out)} resources, {size} bytes; CloudFormation takes {MOST_RESOURCES} and {MOST_BYTES}")
