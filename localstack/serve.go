@@ -15,6 +15,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"drawbridge/ddb"
 	"drawbridge/functions"
@@ -38,6 +39,7 @@ type hub struct {
 	api       net.Listener
 	aws       net.Listener // nil without the embedded AWS
 	scheduler *scheduler
+	collector *collector
 	jobs      []*job
 	gateway   *gateway.Gateway
 	made      []string // tables and buckets that this start made
@@ -135,6 +137,7 @@ func (h *hub) declare(stack template.Stack, embedded bool) (*fakeaws.Script, err
 		return nil, err
 	}
 	h.scheduler = &scheduler{stack: stack, faults: faults, log: h.log, speed: h.options.tick}
+	h.collector = &collector{log: h.log}
 	return script, nil
 }
 
@@ -147,6 +150,9 @@ func (h *hub) embed(script *fakeaws.Script) (err error) {
 		return fmt.Errorf("start the embedded AWS: %w", err)
 	}
 	h.cfg = h.embedded.Config()
+	if h.options.tick != 0 {
+		h.collector.collect = h.embedded.Collect
+	}
 	if h.options.memory {
 		return nil
 	}
@@ -187,8 +193,26 @@ func (h *hub) provision(ctx context.Context) error {
 		if made {
 			h.made = append(h.made, "bucket "+b.Name)
 		}
+		if err := h.declareLifecycle(ctx, buckets, b, made); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// declareLifecycle puts the rules that say what a bucket forgets. A bucket of
+// another endpoint that was there before may hold more than the hub's objects, and
+// an endpoint may know no rules: its operator is told.
+func (h *hub) declareLifecycle(ctx context.Context, client *s3.Client, b template.Bucket, made bool) error {
+	if h.embedded == nil && !made {
+		return nil
+	}
+	err := provision.Lifecycle(ctx, client, b)
+	if err != nil && h.embedded == nil {
+		h.log.Warn("the endpoint takes no lifecycle rules: nothing in the bucket expires", "bucket", b.Name, "error", err)
+		return nil
+	}
+	return err
 }
 
 // settings are what the template puts into the functions' environment. One process
@@ -272,6 +296,7 @@ func (h *hub) run(ctx context.Context, t terminal) error {
 		}()
 	}
 	h.scheduler.start(ctx, h.jobs)
+	h.collector.start(ctx)
 	var err error
 	select {
 	case <-ctx.Done():
@@ -292,6 +317,7 @@ func (h *hub) stop(server *http.Server) error {
 		err = server.Close()
 	}
 	h.scheduler.wait()
+	h.collector.wait()
 	return err
 }
 

@@ -16,8 +16,8 @@ var (
 		"DeletionProtectionEnabled", "PointInTimeRecoverySpecification", "SSESpecification", "Tags",
 	}
 	ignoredOfBucket = []string{
-		"BucketEncryption", "LifecycleConfiguration", "OwnershipControls",
-		"PublicAccessBlockConfiguration", "Tags", "VersioningConfiguration",
+		"BucketEncryption", "OwnershipControls", "PublicAccessBlockConfiguration",
+		"Tags", "VersioningConfiguration",
 	}
 	// Throttling is the gateway's; its 429 is the one answer that no handler makes.
 	ignoredOfHTTPAPI = []string{

@@ -6,6 +6,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -30,14 +31,21 @@ func (t Table) CreateInput() *dynamodb.CreateTableInput {
 type Bucket struct {
 	LogicalID string
 	Name      string
+	// Lifecycle says what the bucket forgets, and when; nil: nothing. The caller
+	// must not change it.
+	Lifecycle []s3types.LifecycleRule
 }
 
 func (e *evaluator) bucket(d declaration) Bucket {
 	o := d.properties
 	o.ignore("BucketName")
 	o.ignore(ignoredOfBucket...)
+	b := Bucket{LogicalID: d.id, Name: e.resources[d.id].ref}
+	if o.get("LifecycleConfiguration") != nil {
+		b.Lifecycle = e.lifecycle(o.object("LifecycleConfiguration"))
+	}
 	o.done()
-	return Bucket{LogicalID: d.id, Name: e.resources[d.id].ref}
+	return b
 }
 
 func (e *evaluator) table(d declaration) Table {
