@@ -95,6 +95,18 @@ MUTATION ?=
 mutation: ## Break one guard at a time and tell which test fails (SAMPLE=n: only n of them)
 	nice go run ./localstack/mutation -sample $(SAMPLE) -workers 2 $(MUTATION)
 
+.PHONY: rie
+rie: ## Run the deployed binary behind the Lambda runtime interface emulator
+	.ci/rie
+
+.PHONY: stack
+stack: ## Create the stack on moto and MiniStack and compare it with the template
+	.ci/stack
+
+.PHONY: localstack
+localstack: ## Start a hub on LocalStack, or MiniStack, with docker compose
+	docker compose -f localstack/compose.yaml up
+
 .PHONY: template
 template: ## Check template.yaml with cfn-lint and the SAM translator
 	cfn-lint template.yaml infra/*.yaml
