@@ -88,12 +88,15 @@ func TestNothingNewTakesThePlaceOfAnother(t *testing.T) {
 			t.Errorf("the message was replaced by %v", now)
 		}
 	}
-	t.Run("a message of a job", func(t *testing.T) {
-		saved, err := w.saveJob(t, guardJob(func(*core.Job) {}), "job", func(c *core.JobChange) { c.Messages = []core.Delivery{message} })
-		if core.CodeOf(err) != core.CodeInternal || saved.Done || w.stored(t, "job#j", "job") != nil {
-			t.Errorf("%+v, %v", saved, err)
+	t.Run("a message of a job, with and without a fence", func(t *testing.T) {
+		w.onlineAgent(t, "s")
+		for _, fence := range []core.Opt[core.AgentFence]{{}, core.Some(core.AgentFence{AgentID: "s", Generation: 1})} {
+			saved, err := w.saveJob(t, guardJob(func(*core.Job) {}), "job", func(c *core.JobChange) { c.Messages, c.Fence = []core.Delivery{message}, fence })
+			if core.CodeOf(err) != core.CodeInternal || saved.Done || saved.Stale.Set || w.stored(t, "job#j", "job") != nil {
+				t.Errorf("%+v, %v", saved, err)
+			}
+			stands(t)
 		}
-		stands(t)
 	})
 	t.Run("an event of a job", func(t *testing.T) {
 		job := guardJob(func(j *core.Job) { j.Events = 1 })
@@ -107,7 +110,6 @@ func TestNothingNewTakesThePlaceOfAnother(t *testing.T) {
 		}
 	})
 	t.Run("a message, with and without a transaction", func(t *testing.T) {
-		w.onlineAgent(t, "s")
 		for _, fence := range []core.Opt[core.AgentFence]{{}, core.Some(core.AgentFence{AgentID: "s", Generation: 1})} {
 			outcome, err := w.store.PutMessage(t.Context(), core.Publication{Delivery: message, Fence: fence, WriteStamp: guardStamp("put")})
 			if err != nil || !outcome.Replayed {
