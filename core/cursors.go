@@ -4,10 +4,16 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"unicode/utf8"
 )
 
-// cursorSumBytes is the length of a cursor's checksum.
-const cursorSumBytes = 8
+const (
+	// cursorSumBytes is the length of a cursor's checksum.
+	cursorSumBytes = 8
+	// maxPosition is the longest position in bytes: what a store can hold as one,
+	// less a byte, so that it can be asked for what comes next.
+	maxPosition = 1023
+)
 
 // encodeCursor makes the opaque text of a position in a list. The checksum over
 // list, filter and position refuses a cursor that was mangled or belongs to
@@ -20,7 +26,7 @@ func encodeCursor(kind, position string) string {
 
 func decodeCursor(kind, cursor string) (string, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err == nil && len(raw) > cursorSumBytes {
+	if err == nil && len(raw) > cursorSumBytes && len(raw) <= cursorSumBytes+maxPosition && utf8.Valid(raw[cursorSumBytes:]) {
 		position := string(raw[cursorSumBytes:])
 		if subtle.ConstantTimeCompare(raw[:cursorSumBytes], cursorSum(kind, position)) == 1 {
 			return position, nil

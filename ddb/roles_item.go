@@ -116,9 +116,13 @@ func readRole(wire string, it item) (core.Role, error) {
 // acknowledgement, has a ring of its own by epoch, and copies the version.
 const ackedEvents = 4
 
-func eventAttr(version int64) string      { return fmt.Sprintf("p%d", version%core.MaxRoleHistory) }
-func ackAttr(epoch int64) string          { return fmt.Sprintf("a%d", epoch%ackedEvents) }
-func ackedVersionAttr(epoch int64) string { return fmt.Sprintf("v%d", epoch%ackedEvents) }
+func eventAttr(version int64) string      { return fmt.Sprintf("p%d", place(version, core.MaxRoleHistory)) }
+func ackAttr(epoch int64) string          { return fmt.Sprintf("a%d", place(epoch, ackedEvents)) }
+func ackedVersionAttr(epoch int64) string { return fmt.Sprintf("v%d", place(epoch, ackedEvents)) }
+
+// place is a number's place in a ring. A caller may expect any number: one that
+// no role has is to fail the condition, not the request.
+func place(n int64, ring uint64) uint64 { return uint64(n) % ring } //nolint:gosec // wrapping is wanted
 
 // eventMark stands for what a write leaves as it is and does not know, nextEpoch
 // for an epoch it does not know either.

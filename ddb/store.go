@@ -214,9 +214,27 @@ type query struct {
 // global index cannot.
 func (q query) consistent() bool { return q.index == "" || q.index == inboxIndex }
 
+// isEmpty tells whether nothing can lie between the ends of the query's range.
+// DynamoDB refuses to be asked; a cursor or a filter can come to it.
+func (q query) isEmpty() bool {
+	from, ranged := q.values[":from"].(*types.AttributeValueMemberS)
+	if !ranged {
+		return false
+	}
+	for _, end := range []string{":to", ":before"} {
+		if to, ok := q.values[end].(*types.AttributeValueMemberS); ok && from.Value > to.Value {
+			return true
+		}
+	}
+	return false
+}
+
 // keys returns the page and whether the partition may hold more. Cost: 1
 // request; the units of the keys read, half of it through an index.
 func (s *Store) keys(ctx context.Context, q query) ([]item, bool, error) {
+	if q.isEmpty() {
+		return nil, false, nil
+	}
 	in := &dynamodb.QueryInput{
 		TableName:                 aws.String(s.table),
 		KeyConditionExpression:    aws.String(q.condition),

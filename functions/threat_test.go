@@ -3,6 +3,8 @@ package functions
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -502,5 +505,120 @@ func TestNoCallersTextGetsIntoTheKeysOfTheBucket(t *testing.T) {
 	}
 	if keys == 0 {
 		t.Error("nothing was enqueued")
+	}
+}
+
+// forgedCursor is a cursor of a list for a position that the hub never gave out:
+// the checksum is no secret.
+func forgedCursor(kind, position string) string {
+	sum := sha256.Sum256([]byte(kind + "\x00" + position))
+	return base64.RawURLEncoding.EncodeToString(append(sum[:8], position...))
+}
+
+func TestAForgedCursorChoosesWhereAListStartsAndNothingElse(t *testing.T) {
+	h := newTestHub(t)
+	h.online(sampleAgent, 1)
+	h.newJob(nil)
+	h.send("POST", "/bridge/pipeline/init", fields{"team_name": "a"}).expect(t, 200, "")
+	h.learn(fields{"error_message": "e", "solution": "s"}).expect(t, 200, "")
+	taken := 0
+	for _, list := range []struct{ path, kind string }{
+		{"/bridge/agents", "agents\x00\x00"},
+		{"/bridge/roles/status", "roles\x00"},
+		{"/bridge/reflexion", "reflexion\x00"},
+		{"/bridge/events?agent_id=" + sampleAgent, "events\x00\x00" + sampleAgent},
+		{"/bridge/dead-letters", "dead-letters\x00\x00\x00{0 false}\x00{0 false}"},
+		{"/bridge/pipeline/list", "pipelines"},
+		{"/bridge/assign/status", "jobs\x00\x00\x00\x00\x00\x00\x00{0 false}"},
+	} {
+		for _, position := range []string{
+			"a", "x\x00", "#", "-1", "9223372036854775808", "000000000000000", "\xff\xfe", "\x7f", strings.Repeat("x", 1025), strings.Repeat("x", 3000), "agent#1\x00agent",
+		} {
+			cursor := forgedCursor(list.kind, position)
+			var a answer
+			if strings.HasPrefix(list.path, "/bridge/pipeline") || strings.HasPrefix(list.path, "/bridge/assign") {
+				a = h.send("POST", list.path, fields{"cursor": cursor})
+			} else {
+				sign := map[bool]string{true: "&", false: "?"}[strings.Contains(list.path, "?")]
+				a = h.send("GET", list.path+sign+"cursor="+cursor, nil)
+			}
+			if a.status == 200 {
+				taken++
+			} else if a.status != 400 {
+				t.Errorf("%s from %.20q: %d %s", list.path, position, a.status, a.text)
+			}
+		}
+		if a := h.send("GET", list.path+map[bool]string{true: "&", false: "?"}[strings.Contains(list.path, "?")]+"cursor="+forgedCursor("another", "a"), nil); a.status == 200 {
+			t.Errorf("%s takes the cursor of another list", list.path)
+		}
+	}
+	for _, position := range []string{"a 1 b", "a 1 ", " 1 ", "a -1 b", "a 9223372036854775807 b", "a 1 topic:x", "a 1 " + strings.Repeat("x", 1000), "\x00 1 \x00", "a#1 1 b#m", sampleAgent + " 1 " + sampleAgent} {
+		a := h.send("POST", "/bridge/dead-letters/redrive", fields{"dead_letter_ids": []any{forgedCursor("dead-letter", position)}}).expect(t, 200, "")
+		if result := a.at("data.results").([]any)[0].(map[string]any); a.number("data.redriven") != 0 || result["code"] != string(core.CodeNotFound) {
+			t.Errorf("the forged dead letter %.20q: %s", position, a.text)
+		}
+	}
+	for _, text := range []string{"x", "..", "jobs/x", "open/", "\ufffe", strings.Repeat("~", 512), strings.Repeat("\U0001F600", 128), "%", "due_", "done/../jobs/"} {
+		if a := h.queue("claim", fields{"owner": "w", "from": text}); a.status != 200 && a.status != 400 {
+			t.Errorf("a claim from %.20q: %d %s", text, a.status, a.text)
+		}
+		for _, more := range []string{"", "&status=done", "&status=failed", "&status=ready"} {
+			if a := h.send("GET", "/bridge/queue/jobs?cursor="+url.QueryEscape(text)+more, nil); a.status != 200 && a.status != 400 {
+				t.Errorf("jobs from %.20q%s: %d %s", text, more, a.status, a.text)
+			}
+		}
+		for _, receipt := range []string{text, text + "." + text + "@topic:role:" + text, text + ".x@topic:cto", "@", ".", "#"} {
+			if a := h.send("POST", "/bridge/ack", fields{"agent_id": sampleAgent, "receipts": []any{receipt}}); a.status != 200 && a.status != 400 {
+				t.Errorf("the receipt %.20q: %d %s", receipt, a.status, a.text)
+			}
+		}
+	}
+	if taken < 30 {
+		t.Errorf("only %d forged cursors were taken for one of the list", taken)
+	}
+}
+
+// A version that is expected may be any number, and is then not the role's.
+func TestNoExpectedVersionIsAFaultOfTheHub(t *testing.T) {
+	h := newTestHub(t)
+	wire := sampleRole.Wire()
+	h.send("POST", "/bridge/roles/reserve", fields{"role_key_wire": wire, "holder_agent_id": sampleAgent, "state": "electable"}).expect(t, 200, "")
+	for _, n := range []json.Number{"-1", "-5", "-9223372036854775808", "9223372036854775807", "9007199254740993"} {
+		for _, a := range []answer{
+			h.send("POST", "/bridge/roles/reserve", fields{"role_key_wire": wire, "state": "electable", "expected_version": n}),
+			h.send("POST", "/bridge/roles/cas", fields{"role_key_wire": wire, "expected": fields{"version": n, "epoch": n, "activation_seq": n, "activation_id": ""}, "patch": fields{"last_reason": "x"}}),
+			h.send("POST", "/bridge/roles/state", fields{"role_key_wire": wire, "agent_id": sampleAgent, "epoch": n, "state": 1, "expected_state_version": n}),
+			h.send("POST", "/bridge/roles/release", fields{"role_key_wire": wire, "agent_id": sampleAgent, "epoch": n}),
+		} {
+			if a.status < 400 || a.status >= 500 {
+				t.Errorf("%s: %d %s", n, a.status, a.text)
+			}
+		}
+	}
+}
+
+// TestNoTextIsAFaultOfTheHub puts texts that mean something to somebody into
+// every field of every endpoint.
+func TestNoTextIsAFaultOfTheHub(t *testing.T) {
+	h := newTestHub(t)
+	h.online(sampleAgent, 1)
+	texts := []any{
+		strings.Repeat("#", 512), "9223372036854775807",
+	}
+	if os.Getenv("DRAWBRIDGE_LONG") == "1" {
+		texts = append(texts, "#", raw(`{"#":"$ref"}`), "\ufffe", -1, "a#b\u00a0", "../../x", "topic:", "topic:role:x", "role:x", strings.Repeat("\U0001F600", 128), "__proto__", "%00", "null", "$1", "(", "*", " ", "\u2028",
+			"-1", "1e5", "0", true, 9007199254740993, raw(`1e300`), raw(`[[]]`), raw(`""`))
+	}
+	for _, e := range h.app.endpoints {
+		for _, c := range e.request.fieldCases("", unwrapped) {
+			if c.field == "wait_ms" || c.field == "await_response_ms" {
+				continue // a number makes the test wait, and every text is refused
+			}
+			for _, text := range texts {
+				if a := h.request(e, c.with(text)); a.status >= 500 && a.code() != string(core.CodeConductorUnavailable) && a.code() != string(core.CodeCredentialsNotSealed) {
+					t.Errorf("%s %s with %s = %.40v: %d %s", e.Method, e.Path, c.field, text, a.status, a.text)
+				}
+			}
+		}
 	}
 }
