@@ -105,6 +105,52 @@ func TestAHubOfBeforeGetsTheLifecycleRulesAtItsNextStart(t *testing.T) {
 	}
 }
 
+func TestTheLifecycleOfABucketElsewhereIsLeftAloneUnlessTheHubMadeIt(t *testing.T) {
+	bucket := projectTemplate(t).Buckets[0]
+	for _, c := range []struct {
+		name    string
+		made    bool
+		refuses bool
+		rules   int
+		says    string
+	}{
+		{"made by this start", true, false, len(bucket.Lifecycle), ""},
+		{"there before", false, false, 0, ""},
+		{"of a server without lifecycle rules", true, true, 0, "takes no lifecycle rules"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server, err := fakeaws.Open(fakeaws.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = server.Close() })
+			client := newS3(server.Config())
+			if _, err := provision.Bucket(t.Context(), client, bucket.Name); err != nil {
+				t.Fatal(err)
+			}
+			if c.refuses {
+				server.Faults().Add(fakeaws.Rule{Op: "PutBucketLifecycleConfiguration", Action: fakeaws.Error(501, "NotImplemented")})
+			}
+			var said strings.Builder
+			h := &hub{log: slog.New(slog.NewTextHandler(&said, nil))}
+			if err := h.declareLifecycle(t.Context(), client, bucket, c.made); err != nil {
+				t.Fatal(err)
+			}
+			rules := 0
+			out, err := client.GetBucketLifecycleConfiguration(t.Context(), &s3.GetBucketLifecycleConfigurationInput{Bucket: &bucket.Name})
+			if err == nil { // an error: it has none
+				rules = len(out.Rules)
+			}
+			if rules != c.rules {
+				t.Errorf("%d rules, want %d (%v)", rules, c.rules, err)
+			}
+			if got := said.String(); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
+				t.Errorf("said %q, want %q", got, c.says)
+			}
+		})
+	}
+}
+
 // An archive is a queue in a versioned bucket with the template's rules, as it is
 // deployed.
 type archive struct {

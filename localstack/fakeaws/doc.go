@@ -39,6 +39,11 @@
 // label (WithLabel) and around a function (Measure), so that a test can hold an
 // operation to its budget.
 //
+// # Expiry
+//
+// What has expired, by a table's time to live or a bucket's lifecycle rules,
+// stays until Collect is called: AWS says only that it will go some day.
+//
 // # Durability
 //
 // With a folder, what was acknowledged survives the kill of the process at any
