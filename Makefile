@@ -58,7 +58,7 @@ SOAK ?= 10m
 
 .PHONY: soak
 soak: ## Work a durable hub for SOAK: latency and memory by window, and an audit
-	go run ./localstack load -start -agents 100 -pause 500ms -duration $(SOAK) -progress 15s
+	go run ./localstack load -start -agents 50 -pause 1s -duration $(SOAK) -progress 15s
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME

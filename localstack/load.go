@@ -85,13 +85,13 @@ func load(ctx context.Context, args []string, t terminal) error {
 		if err != nil {
 			return err
 		}
-		return putLoad(ctx, o, client.New(o.url, token, o.agents), 0, t)
+		return putLoad(ctx, o, client.New(o.url, token, o.agents), nil, t)
 	}
 	own, stop, err := ownHub(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(putLoad(ctx, o, client.New(own.URL, own.Token, o.agents), own.PID, t), stop())
+	return errors.Join(putLoad(ctx, o, client.New(own.URL, own.Token, o.agents), own, t), stop())
 }
 
 // ownHub starts this program as a hub in a folder of its own.
@@ -111,15 +111,15 @@ func ownHub(ctx context.Context) (*bench.Hub, func() error, error) {
 	return hub, func() error { return errors.Join(hub.Stop(), os.RemoveAll(folder)) }, nil
 }
 
-// putLoad runs the fleet and audits what became of its work. pid is the hub's
-// process where its memory is to be sampled, else 0.
-func putLoad(ctx context.Context, o loadOptions, hub *client.Client, pid int, t terminal) error {
+// putLoad runs the fleet and audits what became of its work. own is the hub where
+// its memory is to be sampled, else nil.
+func putLoad(ctx context.Context, o loadOptions, hub *client.Client, own *bench.Hub, t terminal) error {
 	f := newFleet(o, hub, fmt.Sprintf("load-%06x", rand.N(1<<24)))
 	if err := f.enlist(ctx); err != nil {
 		return fmt.Errorf("register the fleet: %w", err)
 	}
 	fmt.Fprintf(t.out, "%d agents named %s-... work for %s.\n", o.agents, f.run, o.duration)
-	watch := newWatch(f.meter, pid, o, t.out)
+	watch := newWatch(f.meter, own, o, t.out)
 	working, done := context.WithTimeout(ctx, o.duration)
 	defer done()
 	watched := make(chan struct{})

@@ -108,10 +108,20 @@ func (w *works) ended(id string, err error) {
 	}
 }
 
+// mayBeHeld notes a claim without an answer: what it took is nobody's until its
+// lease ends, after the load.
+func (w *works) mayBeHeld(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if uncertain(err) {
+		w.unknown++
+	}
+}
+
 func (w *works) settled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.ends) >= len(w.begun)
+	return len(w.ends)+w.unknown >= len(w.begun)
 }
 
 // audit compares what was accepted with what became of it. Where a call got no

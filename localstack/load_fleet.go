@@ -213,7 +213,11 @@ func (f *fleet) archive(ctx context.Context, agent int) {
 func (f *fleet) workOnFile(ctx context.Context, agent int) bool {
 	var claimed struct{ Jobs []archiveJob }
 	err := f.post(ctx, "queue/claim", map[string]any{"owner": f.name(agent), "path_prefix": "/" + f.run + "/"}, &claimed)
-	if err != nil || len(claimed.Jobs) == 0 {
+	if err != nil {
+		f.ledger.files.mayBeHeld(err)
+		return false
+	}
+	if len(claimed.Jobs) == 0 {
 		return false
 	}
 	job := claimed.Jobs[0]

@@ -22,10 +22,23 @@ const loadWindows = 10
 // noAnswer is the code of a call that nobody answered.
 const noAnswer = "(no answer)"
 
-// uncertain tells whether a call that failed may have been done.
+// uncertain tells whether a call that failed may have been done. A refusal without
+// a code is the gateway's own: it gave up waiting.
 func uncertain(err error) bool {
 	var refusal *client.Refusal
-	return !errors.As(err, &refusal) || refusal.Code == "OUTCOME_UNKNOWN"
+	return !errors.As(err, &refusal) || refusal.Code == "" || refusal.Code == "OUTCOME_UNKNOWN"
+}
+
+// codeOf names a failure in the report.
+func codeOf(err error) string {
+	var refusal *client.Refusal
+	switch {
+	case !errors.As(err, &refusal):
+		return noAnswer
+	case refusal.Code == "":
+		return fmt.Sprintf("(status %d)", refusal.Status)
+	}
+	return refusal.Code
 }
 
 // A loadMeter counts the calls of a load.
@@ -51,12 +64,7 @@ func (m *loadMeter) add(call string, took time.Duration, err error) {
 	m.current.Add(took)
 	m.recent.Add(took)
 	if err != nil {
-		code := noAnswer
-		var refusal *client.Refusal
-		if errors.As(err, &refusal) {
-			code = refusal.Code
-		}
-		m.errors[code]++
+		m.errors[codeOf(err)]++
 	}
 }
 
@@ -86,7 +94,7 @@ type watch struct {
 	loadOptions
 
 	meter   *loadMeter
-	pid     int // of the hub, 0 where its memory is not sampled
+	own     *bench.Hub // whose memory and rows are sampled, or nil
 	out     io.Writer
 	windows []window
 }
@@ -96,11 +104,12 @@ type window struct {
 	bench.Pace
 
 	memory int64 // of the hub at its end, in bytes; 0 where it is not known
+	rows   int64 // that its table held then
 }
 
-func newWatch(m *loadMeter, pid int, o loadOptions, out io.Writer) *watch {
+func newWatch(m *loadMeter, own *bench.Hub, o loadOptions, out io.Writer) *watch {
 	m.window() // what came before is not the load's
-	return &watch{loadOptions: o, meter: m, pid: pid, out: out}
+	return &watch{loadOptions: o, meter: m, own: own, out: out}
 }
 
 // run tells the progress and ends the windows until the context does.
@@ -130,14 +139,18 @@ func (w *watch) run(ctx context.Context) {
 }
 
 func (w *watch) endWindow(length time.Duration) {
-	w.windows = append(w.windows, window{Pace: bench.Pace{Elapsed: length, Latencies: w.meter.window()}, memory: w.memory()})
+	ended := window{Pace: bench.Pace{Elapsed: length, Latencies: w.meter.window()}, memory: w.memory()}
+	if w.own != nil {
+		ended.rows, _ = w.own.Rows() // zero is shown where it does not answer
+	}
+	w.windows = append(w.windows, ended)
 }
 
 func (w *watch) memory() int64 {
-	if w.pid == 0 {
+	if w.own == nil {
 		return 0
 	}
-	bytes, err := bench.Memory(w.pid)
+	bytes, err := bench.Memory(w.own.PID)
 	if err != nil {
 		return 0 // it is known on Linux only
 	}
@@ -168,9 +181,9 @@ func (w *watch) table() {
 		}
 		fmt.Fprintln(t)
 	}
-	fmt.Fprintln(t, "\nwindow\tcalls/s\tp50 ms\tp99 ms\thub MB\t")
+	fmt.Fprintln(t, "\nwindow\tcalls/s\tp50 ms\tp99 ms\thub MB\trows\t")
 	for i, p := range w.windows {
-		fmt.Fprintf(t, "%d\t%.0f\t%s\t%s\t%d\t\n", i+1, p.Rate(), milliseconds(p.Latencies.Quantile(0.5)), milliseconds(p.Latencies.Quantile(0.99)), p.memory>>20)
+		fmt.Fprintf(t, "%d\t%.0f\t%s\t%s\t%d\t%d\t\n", i+1, p.Rate(), milliseconds(p.Latencies.Quantile(0.5)), milliseconds(p.Latencies.Quantile(0.99)), p.memory>>20, p.rows)
 	}
 	_ = t.Flush() // to the user's terminal
 	for _, code := range slices.Sorted(maps.Keys(m.errors)) {

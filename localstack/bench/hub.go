@@ -13,6 +13,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
 const (
@@ -32,12 +36,17 @@ type Hub struct {
 	Token string
 	PID   int
 
+	aws *dynamodb.Client // of its embedded AWS
+
 	process *exec.Cmd
 	ended   chan error // gets what the process ended with, once
 	errors  tail
 }
 
-var hubLine = regexp.MustCompile(`^  hub +(http://\S+)$`)
+var (
+	hubLine = regexp.MustCompile(`(?m)^  hub +(http://\S+)$`)
+	awsLine = regexp.MustCompile(`embedded AWS answers at (http://\S+)`)
+)
 
 // Start starts the binary of the command localstack with a data folder and waits
 // until it serves. The working directory has to be in the project. Stop ends it.
@@ -66,7 +75,10 @@ func Start(ctx context.Context, binary, folder string, flags ...string) (*Hub, e
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	select {
-	case h.URL = <-ready:
+	case greeting := <-ready:
+		if err := h.greeted(greeting); err != nil {
+			return nil, errors.Join(err, h.Stop())
+		}
 	case err := <-h.ended:
 		return nil, fmt.Errorf("the hub ended before it served: %w\n%s", err, h.errors.kept)
 	case <-ctx.Done():
@@ -81,16 +93,42 @@ func Start(ctx context.Context, binary, folder string, flags ...string) (*Hub, e
 	return h, nil
 }
 
-// read takes the URL out of the greeting, which ends with how to stop the hub,
-// and waits for the end of the process.
+// greeted takes the addresses out of what the hub says when it is ready.
+func (h *Hub) greeted(greeting string) error {
+	url, endpoint := hubLine.FindStringSubmatch(greeting), awsLine.FindStringSubmatch(greeting)
+	if url == nil || endpoint == nil {
+		return fmt.Errorf("the hub did not tell where it is: %s", greeting)
+	}
+	h.URL = url[1]
+	h.aws = dynamodb.New(dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(endpoint[1]), Credentials: credentials.NewStaticCredentialsProvider("test", "testtest", ""),
+	})
+	return nil
+}
+
+// Rows is how many items the hub's table holds.
+func (h *Hub) Rows() (int64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	tables, err := h.aws.ListTables(ctx, &dynamodb.ListTablesInput{})
+	if err != nil || len(tables.TableNames) == 0 {
+		return 0, fmt.Errorf("find the hub's table: %w", err)
+	}
+	table, err := h.aws.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &tables.TableNames[0]})
+	if err != nil {
+		return 0, fmt.Errorf("count the hub's rows: %w", err)
+	}
+	return aws.ToInt64(table.Table.ItemCount), nil
+}
+
+// read waits for the greeting, which ends with how to stop the hub, and then for
+// the end of the process.
 func (h *Hub) read(out io.Reader, ready chan<- string) {
-	lines, url := bufio.NewScanner(out), ""
+	lines, greeting := bufio.NewScanner(out), ""
 	for lines.Scan() {
-		if m := hubLine.FindStringSubmatch(lines.Text()); m != nil {
-			url = m[1]
-		}
+		greeting += lines.Text() + "\n"
 		if strings.HasPrefix(lines.Text(), "Ctrl-C") {
-			ready <- url
+			ready <- greeting
 		}
 	}
 	h.ended <- h.process.Wait()
