@@ -115,3 +115,18 @@ func BenchmarkOpen100000(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCollectExpired goes through a bucket in which nothing has expired,
+// as a hub does hourly.
+func BenchmarkCollectExpired(b *testing.B) {
+	const keys = 100_000
+	bn := newBench(b)
+	bn.want(bn.putLifecycle(rule("a", "payload/", expireAfter(45)), rule("b", "open/", forgetBareMarkers+forgetOldAfter(1)), rule("c", "", forgetOldAfter(30)+abortAfter(1))), 200, "")
+	for i := range keys {
+		bn.want(bn.put(fmt.Sprintf("jobs/%d", i), "x", nil), 200, "")
+	}
+	for b.Loop() {
+		bn.collect(Collection{})
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/version")
+}
