@@ -101,7 +101,10 @@ func TestTheAuditFindsEveryFault(t *testing.T) {
 		{"a message drained by a stranger", func(l *ledger) { l.published("m", 1, nil); l.acknowledged("m", 1); l.acknowledged("m", 2) }, []string{"message m was drained by 2 agents and has 1 recipients"}},
 		{"a message that nobody sent", func(l *ledger) { l.acknowledged("m", 1) }, []string{"1 messages were drained that nobody knows to have sent"}},
 		{"a message whose sender got no answer", func(l *ledger) { l.published("", 0, lost); l.acknowledged("m", 1) }, nil},
-		{"a claim that got no answer", func(l *ledger) { l.jobs.began("j", nil); l.jobs.mayBeHeld(&client.Refusal{Status: http.StatusServiceUnavailable}) }, nil},
+		{"a claim that got no answer", func(l *ledger) {
+			l.jobs.began("j", nil)
+			l.jobs.mayBeHeld(&client.Refusal{Status: http.StatusServiceUnavailable})
+		}, nil},
 		{"a claim that was refused", func(l *ledger) { l.jobs.began("j", nil); l.jobs.mayBeHeld(refused) }, []string{"1 of 1 jobs were not ended"}},
 		{"a job without an end", func(l *ledger) { l.jobs.began("j", nil) }, []string{"1 of 1 jobs were not ended"}},
 		{"a job whose report got no answer", func(l *ledger) { l.jobs.began("j", nil); l.jobs.ended("j", lost) }, nil},
