@@ -1,19 +1,25 @@
 """Creates the translated template as a stack on a local server and compares what is there with what was declared.
 
-usage: python3 compare.py TEMPLATE.yaml TRANSLATED.json ENDPOINT SERVER
+usage: python3 compare.py TEMPLATE.yaml TRANSLATED.json ENDPOINT SERVER [BOOTSTRAP DRAWBRIDGE]
 
 TRANSLATED.json is what infra/check.py writes. First the translated template itself is held against TEMPLATE.yaml: what the
 translator only passes on is there unchanged, and every function, route and schedule says what was declared. Then the stack
 is created at ENDPOINT, and every resource is asked for at its own service. Servers leave things out while they say
 CREATE_COMPLETE: what SERVER (moto, ministack) does not make, or makes otherwise, is listed below with the reason, and the
 run fails when that list is not exactly what was found.
+
+With the functions' binary (built for this machine) and that of ./localstack, the stack is deployed with it, and a message goes
+through three of its functions, each invoked as the gateway would.
 """
 import ast
 import glob
+import io
 import json
 import os
+import subprocess
 import sys
 import time
+import zipfile
 
 import boto3
 from botocore.config import Config
@@ -462,11 +468,20 @@ def for_moto(template):
     return {**template, "Outputs": outputs, "Resources": told(resources)}
 
 
+def package():
+    """The deployment package: the binary where one is given, or nothing."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        if len(sys.argv) > 5:
+            file.write(sys.argv[5], "bootstrap")
+    return archive.getvalue()
+
+
 def create(server, template, name):
     """Creates the stack, with what `sam package` uploads in place."""
     s3, cloudformation = server("s3"), server("cloudformation")
     s3.create_bucket(Bucket="artifacts")
-    s3.put_object(Bucket="artifacts", Key="bootstrap.zip", Body=b"PK\x05\x06" + 18 * b"\0")  # a zip archive of nothing
+    s3.put_object(Bucket="artifacts", Key="bootstrap.zip", Body=package())
     for path in glob.glob(os.path.join(os.path.dirname(os.path.abspath(sys.argv[1])), "infra", "*.yaml")):
         s3.put_object(Bucket="artifacts", Key=os.path.basename(path), Body=open(path, "rb").read())
     s3.put_object(Bucket="artifacts", Key="template.json", Body=json.dumps(template))
@@ -535,6 +550,26 @@ def compare(server, stack, name, resource, found):
             found.setdefault(f"{kind}.{key}", example)
 
 
+def answers(server, stack):
+    """Sends a message through the stack's functions and gives what went wrong."""
+    environment = {**os.environ, "AWS_ENDPOINT_URL": server.endpoint, "AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": "test",
+                   "AWS_SECRET_ACCESS_KEY": "test"}
+    token = subprocess.run([sys.argv[6], "token", "create", "-table", stack.ref("HubTable"), "-name", "stack"], env=environment,
+                           check=True, capture_output=True, text=True).stdout.strip()
+    texts = []
+    for function, body in (("Register", {"agent_id": "a", "cli": "claude"}), ("Publish", {"from": "b", "to": "a", "topic": "t", "payload": "through"}),
+                           ("Context", {"agent_id": "a"})):
+        path = f"/bridge/{function.lower()}"
+        event = {"version": "2.0", "rawPath": path, "headers": {"authorization": f"Bearer {token}"}, "body": json.dumps(body),
+                 "requestContext": {"http": {"method": "POST", "path": path}}}
+        answer = json.load(server("lambda").invoke(FunctionName=stack.ref(f"{function}Function"), Payload=json.dumps(event))["Payload"])
+        texts.append(f"{function}: {answer.get('statusCode')} {answer.get('body', answer)}")
+    if all(": 200 " in text for text in texts) and '"payload":"through"' in texts[-1]:
+        print("  a message goes through the functions of the stack")
+        return []
+    return texts
+
+
 def main():
     source_path, translated_path, endpoint, name = sys.argv[1:5]
     with open(source_path, encoding="utf-8") as file:
@@ -553,6 +588,8 @@ def main():
         else:
             wrong.append(f"{key} differs: {example}")
     wrong += [f"{key} does not differ any more: strike it from the list" for key in sorted(set(known) - set(found))]
+    if len(sys.argv) > 6:
+        wrong += answers(server, stack)
     for line in wrong:
         print(f"{name}: {line}")
     print(f"{name}: {len(kinds)} types of resources, {len(set(known) & set(found))} known differences, {len(wrong)} findings")
