@@ -29,9 +29,10 @@ type Collection struct {
 // CollectExpired carries out the lifecycle rules of every bucket for this
 // instant of the clock, and returns when that is durable. S3 does so about once
 // a day; nothing here does it by itself. Cost: a look at every version of the
-// buckets that have rules, about 1 µs each. It holds the lock for one bounded step at a time,
-// each of which is one atomic unit of the journal; when the context ends, or
-// the journal fails, the steps before stay and the next call begins anew.
+// buckets that have rules, about 1 µs each. It holds the lock for one bounded
+// step at a time, each of which is one atomic unit of the journal; when the
+// context ends, or the journal fails, the steps before stay and the next call
+// begins anew.
 //
 // The rules are those of the S3 User Guide, "Lifecycle configuration elements":
 // a life ends at the midnight (UTC) after its days have passed; a noncurrent

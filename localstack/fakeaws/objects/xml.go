@@ -125,7 +125,7 @@ func appendEscaped(b []byte, s string) []byte {
 
 func appendReference(b []byte, r rune) []byte {
 	b = append(b, "&#x"...)
-	b = strconv.AppendUint(b, uint64(r), 16) //nolint:gosec // a rune of a string is not negative
+	b = strconv.AppendUint(b, uint64(r), 16)
 	return append(b, ';')
 }
 
