@@ -122,7 +122,7 @@ func ackedVersionAttr(epoch int64) string { return fmt.Sprintf("v%d", place(epoc
 
 // place is a number's place in a ring. A caller may expect any number: one that
 // no role has is to fail the condition, not the request.
-func place(n int64, ring uint64) uint64 { return uint64(n) % ring } //nolint:gosec // wrapping is wanted
+func place(n int64, ring uint64) uint64 { return uint64(n) % ring }
 
 // eventMark stands for what a write leaves as it is and does not know, nextEpoch
 // for an epoch it does not know either.
