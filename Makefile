@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 FUZZTIME ?= 30s
 CRASH_ROUNDS ?= 50
+SEEDS ?= 20
 
 # What a Lambda needs: no cgo, no net/rpc of the dead go1.x runtime, no paths of
 # the machine that built it.
@@ -106,6 +107,10 @@ stack: ## Create the stack on moto and MiniStack and compare it with the templat
 .PHONY: localstack
 localstack: ## Start a hub on LocalStack, or MiniStack, with docker compose
 	docker compose -f localstack/compose.yaml up
+
+.PHONY: sim
+sim: ## Simulate the fleet with the usual seeds and SEEDS fresh ones (DRAWBRIDGE_SEED=n repeats one)
+	DRAWBRIDGE_LONG=1 DRAWBRIDGE_SIM_SEEDS=$(SEEDS) go test ./localstack/simulation -count=1 -timeout 60m -v
 
 .PHONY: template
 template: ## Check template.yaml with cfn-lint and the SAM translator

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -228,10 +229,18 @@ func (q *Queue) replace(ctx context.Context, j core.ArchiveJob, s stamp, etag st
 }
 
 // announce writes an index key. body is what an interrupted enqueue is finished
-// from, otherwise empty.
+// from, otherwise empty. Nobody else writes the key, yet S3 may answer that
+// another request is in the way: then it is written again.
 func (q *Queue) announce(ctx context.Context, key string, body []byte) error {
-	_, err := q.put(ctx, &s3.PutObjectInput{Key: &key, Body: bytes.NewReader(body)})
-	return err
+	for p := q.patience(); ; {
+		_, err := q.put(ctx, &s3.PutObjectInput{Key: &key, Body: bytes.NewReader(body)})
+		if !errors.Is(err, errConflict) {
+			return err
+		}
+		if err := p.pause(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 func (q *Queue) put(ctx context.Context, in *s3.PutObjectInput) (string, error) {

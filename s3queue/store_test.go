@@ -256,3 +256,20 @@ func TestADocumentComesBackWithoutItsLineOfBlanks(t *testing.T) {
 		}
 	}
 }
+
+// Nobody else writes an index key, and S3 answers 409 all the same when another
+// request is under way on the resource.
+func TestAnIndexKeyThatAConflictKeptOutIsWrittenAgain(t *testing.T) {
+	for _, prefix := range []string{"open/*", "source/*"} {
+		t.Run(prefix, func(t *testing.T) {
+			b := newEmbedded(t)
+			q := b.queue(b.config.HTTPClient)
+			fault := b.aws.Faults().Add(fakeaws.Rule{Op: "PutObject", Key: prefix, Count: 2, Action: fakeaws.Error(409, "OperationAborted")})
+			b.enqueue(q, request("x", 1))
+			if fault.Hits() != 2 {
+				t.Fatalf("%d of 2 conflicts were met", fault.Hits())
+			}
+			b.claim(q)
+		})
+	}
+}

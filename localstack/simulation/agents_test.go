@@ -584,7 +584,7 @@ func (g *agent) finish() {
 		case got.ok() && len(list(got.at("data.messages"))) == 0:
 			return
 		case !got.ok():
-			g.w.violate("%s cannot empty its inbox: %s", g.name, got.text)
+			g.w.violatef("%s cannot empty its inbox: %s", g.name, got.text)
 			return
 		}
 	}

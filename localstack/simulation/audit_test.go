@@ -58,7 +58,7 @@ func (w *world) visit(act func(*auditor)) {
 func (a *auditor) sweepAll() {
 	for _, sweep := range functions.Sweeps() {
 		if err := a.w.sweep(a.name, sweep.Name, a.random); err != nil {
-			a.w.violate("%s fails where nothing went wrong: %v", sweep.Name, err)
+			a.w.violatef("%s fails where nothing went wrong: %v", sweep.Name, err)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (w *world) checkAccepted() {
 	for _, entry := range w.ledger.entries {
 		there := map[string]sets{"message": messages, "job": jobs, "question": asked}[entry.kind][entry.serial]
 		if wrong := entry.check(there); wrong != "" {
-			w.violate("%s %s: %s (told %v, unknown %d; there is %v)", entry.kind, entry.serial, wrong, entry.accepted, entry.unknown, there)
+			w.violatef("%s %s: %s (told %v, unknown %d; there is %v)", entry.kind, entry.serial, wrong, entry.accepted, entry.unknown, there)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (w *world) checkDeaths() {
 			want = 1
 		}
 		if notices[about] != want {
-			w.violate("the sender of %s was told %d times that it died, not %d:%s", about, notices[about], want, sortedItem(it))
+			w.violatef("the sender of %s was told %d times that it died, not %d:%s", about, notices[about], want, sortedItem(it))
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (w *world) checkJobs() {
 		for seq := int64(1); seq <= it.number("event_count")+1; seq++ {
 			there := w.monitor.items[itemKey{"events#" + id, fmt.Sprintf("%010d", seq)}] != nil
 			if there != (seq <= it.number("event_count")) {
-				w.violate("job %s has %d events, and number %d there: %v", id, it.number("event_count"), seq, there)
+				w.violatef("job %s has %d events, and number %d there: %v", id, it.number("event_count"), seq, there)
 			}
 		}
 		for attempt := int64(1); attempt <= it.number("attempt"); attempt++ {
@@ -157,12 +157,12 @@ func (w *world) checkJobs() {
 				want = 0 // it waits to be dispatched
 			}
 			if got := told[fmt.Sprintf("assign.job %s %d", id, attempt)]; got != want && !it.has("payload_bytes") {
-				w.violate("attempt %d of job %s was dispatched %d times, not %d:%s", attempt, id, got, want, sortedItem(it))
+				w.violatef("attempt %d of job %s was dispatched %d times, not %d:%s", attempt, id, got, want, sortedItem(it))
 			}
 		}
 		ended := core.JobStatus(it.text("job_status")).Final()
 		if got := told[fmt.Sprintf("completed %s %d", id, it.number("attempt"))]; ended != (got == 1) || got > 1 {
-			w.violate("the supervisor of job %s was told %d times of its end:%s", id, got, sortedItem(it))
+			w.violatef("the supervisor of job %s was told %d times of its end:%s", id, got, sortedItem(it))
 		}
 	})
 }
@@ -182,22 +182,22 @@ func (w *world) checkArchive() {
 	for _, id := range slices.Sorted(maps.Keys(w.ledger.enqueued)) {
 		document := w.monitor.objects["jobs/"+id+".json"]
 		if document == nil {
-			w.violate("archive job %s was taken and is not there", id)
+			w.violatef("archive job %s was taken and is not there", id)
 			continue
 		}
 		job, err := core.DecodeArchiveJob(id, document)
 		if err != nil {
-			w.violate("archive job %s is damaged: %v", id, err)
+			w.violatef("archive job %s is damaged: %v", id, err)
 			continue
 		}
 		shelf := map[core.ArchiveStatus]string{
 			core.ArchiveReady: "open", core.ArchiveLeased: "open", core.ArchiveFailed: "open", core.ArchiveDone: "done",
 		}[job.Status]
 		if !hints[shelf+" "+id] {
-			w.violate("archive job %s is %s and nothing under %s/ leads to it", id, job.Status, shelf)
+			w.violatef("archive job %s is %s and nothing under %s/ leads to it", id, job.Status, shelf)
 		}
 		if w.ledger.done[id] && (job.Status != core.ArchiveDone || job.Result == nil) {
-			w.violate("archive job %s was completed and is %s", id, document)
+			w.violatef("archive job %s was completed and is %s", id, document)
 		}
 	}
 }
@@ -209,13 +209,13 @@ func (w *world) checkEnded() {
 	deliveries := func(_ string, k itemKey, it item) {
 		switch state := core.DeliveryState(it.text("delivery_state")); {
 		case (state == core.DeliveryPending || state == core.DeliveryHidden) && it.number("expires_ms") < now-patience.Milliseconds():
-			w.violate("%s expired long ago and is %s:%s", k, state, sortedItem(it))
+			w.violatef("%s expired long ago and is %s:%s", k, state, sortedItem(it))
 		case state == core.DeliveryFanning:
-			w.violate("%s is still being given to its recipients:%s", k, sortedItem(it))
+			w.violatef("%s is still being given to its recipients:%s", k, sortedItem(it))
 		case state == core.DeliveryFanned:
 			for _, recipient := range list(it["recipients"]) {
 				if !w.monitor.hasMessage(fmt.Sprint(recipient), it.text("message_id")) {
-					w.violate("%s never reached %s", k, recipient)
+					w.violatef("%s never reached %s", k, recipient)
 				}
 			}
 		}
@@ -224,17 +224,17 @@ func (w *world) checkEnded() {
 	w.each("fanout#", "record", deliveries)
 	w.each("job#", "job", func(_ string, k itemKey, it item) {
 		if !core.JobStatus(it.text("job_status")).Final() {
-			w.violate("%s has not ended:%s", k, sortedItem(it))
+			w.violatef("%s has not ended:%s", k, sortedItem(it))
 		}
 	})
 	w.each("human#", "request", func(_ string, k itemKey, it item) {
 		if core.HumanState(it.text("human_state")) == core.HumanPending {
-			w.violate("%s has not ended:%s", k, sortedItem(it))
+			w.violatef("%s has not ended:%s", k, sortedItem(it))
 		}
 	})
 	w.each("agent#", "agent", func(_ string, k itemKey, it item) {
 		if it.text("presence") != "offline" {
-			w.violate("%s is stored as %s long after its lease", k, it.text("presence"))
+			w.violatef("%s is stored as %s long after its lease", k, it.text("presence"))
 		}
 	})
 }
@@ -245,7 +245,7 @@ func (w *world) checkInboxes() {
 	w.each("inbox#", "m#", func(inbox string, k itemKey, it item) {
 		state := core.DeliveryState(it.text("delivery_state"))
 		if (state == core.DeliveryPending || state == core.DeliveryHidden) && it.number("expires_ms") > int64(w.instant())+slack && slices.Contains(agentIDs, inbox) {
-			w.violate("%s outlives everything:%s", k, sortedItem(it))
+			w.violatef("%s outlives everything:%s", k, sortedItem(it))
 		}
 	})
 }
@@ -265,11 +265,11 @@ func (w *world) checkTable() {
 			}
 			stored++
 			if seen := w.monitor.items[k]; !reflect.DeepEqual(seen, it) {
-				w.violate("%s is stored as%s and was seen as%s", k, sortedItem(it), sortedItem(seen))
+				w.violatef("%s is stored as%s and was seen as%s", k, sortedItem(it), sortedItem(seen))
 			}
 		}
 	}
 	if stored != len(w.monitor.items) {
-		w.violate("%d items are stored, %d were seen", stored, len(w.monitor.items))
+		w.violatef("%d items are stored, %d were seen", stored, len(w.monitor.items))
 	}
 }

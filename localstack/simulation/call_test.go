@@ -19,7 +19,7 @@ type call struct {
 	name     string // unique
 	endpoint string // method and path, or the sweep
 	instance *instance
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // a call is an invocation under way, and this is what ends it
 	cancel   context.CancelFunc
 	died     chan struct{}
 	dead     bool
@@ -178,7 +178,7 @@ func (w *world) send(who string, random *rand.Rand, r request) answer {
 	if !found {
 		w.t.Errorf("no function for %s", c.endpoint)
 	}
-	w.trace.add("%s %s on %s: %s %s", c.name, c.endpoint, c.instance.name, event.Body, r.key)
+	w.trace.addf("%s %s on %s: %s %s", c.name, c.endpoint, c.instance.name, event.Body, r.key)
 	var response events.APIGatewayV2HTTPResponse
 	answered := w.invoke(c, func(ctx context.Context) { response, err = handler(ctx, event) })
 	if !answered {
@@ -189,12 +189,12 @@ func (w *world) send(who string, random *rand.Rand, r request) answer {
 	}
 	a := answer{status: response.StatusCode, text: response.Body}
 	if err := json.Unmarshal([]byte(a.text), &a.body); err != nil {
-		w.violate("%s: the answer is no JSON: %v: %s", c.name, err, a.text)
+		w.violatef("%s: the answer is no JSON: %v: %s", c.name, err, a.text)
 	}
-	w.trace.add("%s: %d %.600s", c.name, a.status, a.text)
+	w.trace.addf("%s: %d %.600s", c.name, a.status, a.text)
 	w.judgeAnswer(c, r, a)
 	if w.chance.faults > 0 && random.IntN(60) == 0 {
-		w.trace.add("%s: its client gets no answer", c.name)
+		w.trace.addf("%s: its client gets no answer", c.name)
 		a = answer{lost: true}
 	}
 	return a
@@ -204,7 +204,7 @@ func (w *world) send(who string, random *rand.Rand, r request) answer {
 // gets.
 func (w *world) judgeAnswer(c *call, r request, a answer) {
 	if a.status >= 500 && a.code() != "OUTCOME_UNKNOWN" && (!c.troubled || a.code() == "INTERNAL") {
-		w.violate("%s %s: %d %s where nothing went wrong", c.name, c.endpoint, a.status, a.text)
+		w.violatef("%s %s: %d %s where nothing went wrong", c.name, c.endpoint, a.status, a.text)
 	}
 	w.monitor.answered(c, r, a)
 	w.judgeCost(c, a)
@@ -217,11 +217,11 @@ func (w *world) sweep(who, name string, random *rand.Rand) error {
 	if !found {
 		w.t.Errorf("no sweep %s", name)
 	}
-	w.trace.add("%s sweeps on %s", c.name, c.instance.name)
+	w.trace.addf("%s sweeps on %s", c.name, c.instance.name)
 	err := errDied
 	if !w.invoke(c, func(ctx context.Context) { err = handler(ctx, nil) }) {
 		return errDied
 	}
-	w.trace.add("%s: %v", c.name, err)
+	w.trace.addf("%s: %v", c.name, err)
 	return err
 }

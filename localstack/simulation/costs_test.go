@@ -44,12 +44,12 @@ func boundOf(c *call, a answer) (bound, bool) {
 	case "POST /bridge/heartbeat":
 		if agents, batch := c.sent.body["agents"].([]map[string]any); batch {
 			n := float64(len(agents))
-			return bound{n, 2 * n, 0}, true
+			return bound{2 * n, 4 * n, 0}, true
 		}
 		if _, steps := c.sent.body["step"]; steps {
-			return bound{2, 3, 0}, true
+			return bound{3, 5, 0}, true
 		}
-		return bound{1, 2, 0}, true
+		return bound{2, 4, 0}, true // a lease that ends before its due entry moves that
 	case "POST /bridge/ack", "POST /bridge/nack":
 		if c.fence.agent != "" {
 			return bound{1, 6, 0}, true // one delivery
@@ -71,7 +71,7 @@ func (w *world) judgeCost(c *call, a answer) {
 	w.costs[c.endpoint]++
 	most := bound{b.requests + around.requests, b.writes + around.writes, b.reads + around.reads}
 	if float64(c.cost.Requests) > most.requests || c.cost.WriteUnits > most.writes || c.cost.ReadUnits > most.reads {
-		w.violate("%s %s cost %d requests, %v write and %v read units, its bound is %s: %v", c.name, c.endpoint,
+		w.violatef("%s %s cost %d requests, %v write and %v read units, its bound is %s: %v", c.name, c.endpoint,
 			c.cost.Requests, c.cost.WriteUnits, c.cost.ReadUnits, fmt.Sprint(most), c.sent.body)
 	}
 }

@@ -30,7 +30,7 @@ func (a *auditor) get(path string, body map[string]any) answer {
 	}
 	got := a.send(r)
 	if !got.ok() {
-		a.w.violate("%s %v: %d %s", path, body, got.status, got.text)
+		a.w.violatef("%s %v: %d %s", path, body, got.status, got.text)
 	}
 	return got
 }
@@ -60,7 +60,7 @@ func (a *auditor) all(path, member string, body map[string]any) []any {
 			return found
 		}
 	}
-	a.w.violate("the list %s has no end", path)
+	a.w.violatef("the list %s has no end", path)
 	return found
 }
 
@@ -69,7 +69,7 @@ func (a *auditor) same(what string, shown, want []string) {
 	slices.Sort(shown)
 	slices.Sort(want)
 	if !slices.Equal(shown, want) {
-		a.w.violate("%s\nshows %v\nnot   %v", what, shown, want)
+		a.w.violatef("%s\nshows %v\nnot   %v", what, shown, want)
 	}
 }
 
@@ -114,7 +114,7 @@ func (a *auditor) compareHumanRequests() {
 	a.w.each("human#", "request", func(id string, _ itemKey, it item) {
 		if it.text("human_state") == string(core.HumanPending) && !ambiguous(it.number("deadline_ms"), now) {
 			if it.number("deadline_ms") <= now {
-				a.w.violate("human request %s is overdue, was listed, and nobody ended it", id)
+				a.w.violatef("human request %s is overdue, was listed, and nobody ended it", id)
 			}
 			want = append(want, id)
 		}
@@ -197,7 +197,7 @@ func (a *auditor) compareAuthority(role any) {
 	agent := a.w.monitor.agent(holder)
 	now := int64(a.w.instant())
 	if at(role, "state") == string(core.RoleActive) && !ambiguous(agent.number("lease_ms"), now) && effective(agent, now) != "online" {
-		a.w.violate("the role %v is shown as held by an agent that is %s", role, effective(agent, now))
+		a.w.violatef("the role %v is shown as held by an agent that is %s", role, effective(agent, now))
 	}
 }
 
@@ -211,7 +211,7 @@ func (a *auditor) compareArchive() {
 		id := strings.TrimSuffix(name, ".json")
 		job, err := core.DecodeArchiveJob(id, document)
 		if err != nil {
-			a.w.violate("%s: %v", key, err)
+			a.w.violatef("%s: %v", key, err)
 		}
 		want = append(want, id+" "+string(job.Status))
 	}

@@ -220,9 +220,9 @@ func (m *monitor) judge(c *call, k itemKey, before, after item) {
 	}
 }
 
-// violate names the call and the change.
-func (m *monitor) violate(c *call, k itemKey, before, after item, format string, args ...any) {
-	m.w.violate("%s (%s, %s) changed %s from%s to%s: %s", c.name, c.endpoint, c.instance.name, k, sortedItem(before), sortedItem(after), fmt.Sprintf(format, args...))
+// violatef names the call and the change.
+func (m *monitor) violatef(c *call, k itemKey, before, after item, format string, args ...any) {
+	m.w.violatef("%s (%s, %s) changed %s from%s to%s: %s", c.name, c.endpoint, c.instance.name, k, sortedItem(before), sortedItem(after), fmt.Sprintf(format, args...))
 }
 
 // agent returns the agent as it is stored now.
@@ -238,7 +238,7 @@ func (m *monitor) mustHoldFence(c *call, agent string, k itemKey, before, after 
 		current = before // what the write met
 	}
 	if current.number("generation") != c.fence.generation || current.flag("finished") {
-		m.violate(c, k, before, after, "the fence is generation %d of %s, which stands at %d, finished %v",
+		m.violatef(c, k, before, after, "the fence is generation %d of %s, which stands at %d, finished %v",
 			c.fence.generation, agent, current.number("generation"), current.flag("finished"))
 	}
 }
@@ -246,7 +246,7 @@ func (m *monitor) mustHoldFence(c *call, agent string, k itemKey, before, after 
 // judgeOnce finds a change of what is written once and never changed.
 func (m *monitor) judgeOnce(c *call, k itemKey, before, after item) {
 	if before != nil && (after == nil || !sameBut(before, after, "due_pk", "due_sk", "ttl")) {
-		m.violate(c, k, before, after, "what was written once was changed")
+		m.violatef(c, k, before, after, "what was written once was changed")
 	}
 }
 
@@ -265,9 +265,9 @@ func sameBut(a, b item, names ...string) bool {
 func (m *monitor) judgeVersion(c *call, k itemKey, before, after item) {
 	switch {
 	case after == nil:
-		m.violate(c, k, before, after, "it is gone")
+		m.violatef(c, k, before, after, "it is gone")
 	case after.number("version") != before.number("version")+1:
-		m.violate(c, k, before, after, "its version does not follow")
+		m.violatef(c, k, before, after, "its version does not follow")
 	}
 }
 
@@ -275,21 +275,21 @@ func (m *monitor) judgeAgent(c *call, id string, before, after item) {
 	k := itemKey{"agent#" + id, "agent"}
 	switch {
 	case after == nil:
-		m.violate(c, k, before, after, "an agent is gone, and its generation with it")
+		m.violatef(c, k, before, after, "an agent is gone, and its generation with it")
 		return
 	case after.number("generation") < before.number("generation"):
-		m.violate(c, k, before, after, "its generation went back")
+		m.violatef(c, k, before, after, "its generation went back")
 	case after.number("touched_us") < before.number("touched_us"):
-		m.violate(c, k, before, after, "a write that started earlier came after")
+		m.violatef(c, k, before, after, "a write that started earlier came after")
 	}
 	if before == nil || after.number("generation") != before.number("generation") {
 		if c.endpoint != "POST /bridge/register" {
-			m.violate(c, k, before, after, "only a register makes a generation")
+			m.violatef(c, k, before, after, "only a register makes a generation")
 		}
 		return
 	}
 	if before.flag("finished") && (!after.flag("finished") || after.text("presence") != "offline") {
-		m.violate(c, k, before, after, "a finished generation came back")
+		m.violatef(c, k, before, after, "a finished generation came back")
 	}
 	if strings.Contains(c.endpoint, "bridge") && !sameBut(before, after, "due_pk", "due_sk", "holds", "swept_id") {
 		m.mustHoldFence(c, id, k, before, after)

@@ -79,7 +79,7 @@ func (n *network) carry(c *call, s sent, m misfortune) (*http.Response, error) {
 	c.troubled = true
 	if m.late {
 		n.late = append(n.late, lateRequest{sent: s, call: c, at: n.w.now()})
-		n.w.trace.add("%s %s: under way, given up", c.name, s.head())
+		n.w.trace.addf("%s %s: under way, given up", c.name, s.head())
 		return nil, errLost
 	}
 	rule := n.w.aws.Faults().Add(fakeaws.Rule{Count: 1, Action: m.action})
@@ -93,7 +93,7 @@ func (n *network) exchange(c *call, s sent, fault string) (*http.Response, error
 	if err == nil {
 		status = fmt.Sprint(response.StatusCode)
 	}
-	n.w.trace.add("%s %s -> %s %s", c.name, s.head(), status, fault)
+	n.w.trace.addf("%s %s -> %s %s", c.name, s.head(), status, fault)
 	n.w.trace.note(s.text)
 	c.requests++
 	switch {

@@ -72,7 +72,7 @@ func (p *person) answer(id any) {
 		got = p.insist(r)
 	}
 	if !got.ok() && got.code() != "ALREADY_HANDLED" && got.code() != "DEADLINE_PASSED" && got.status < 500 {
-		p.w.violate("%s: an answer is refused: %s", p.name, got.text)
+		p.w.violatef("%s: an answer is refused: %s", p.name, got.text)
 	}
 }
 

@@ -40,7 +40,7 @@ const drainEndpoint = "POST /bridge/context"
 func (m *monitor) judgeMessage(c *call, k itemKey, before, after item) {
 	switch {
 	case after == nil:
-		m.violate(c, k, before, after, "a message is gone")
+		m.violatef(c, k, before, after, "a message is gone")
 		return
 	case !strings.HasPrefix(k.sk, "m#") && k.sk != "record":
 		m.judgeOnce(c, k, before, after)
@@ -58,11 +58,11 @@ func (m *monitor) judgeMessage(c *call, k itemKey, before, after item) {
 	was, is := core.DeliveryState(before.text("delivery_state")), core.DeliveryState(after.text("delivery_state"))
 	switch {
 	case was == core.DeliveryAcked:
-		m.violate(c, k, before, after, "what was acknowledged changed")
+		m.violatef(c, k, before, after, "what was acknowledged changed")
 	case was == core.DeliveryDead && is != core.DeliveryPending && !sameBut(before, after, "redriven_ms", "due_pk", "due_sk"):
-		m.violate(c, k, before, after, "a dead letter changed")
+		m.violatef(c, k, before, after, "a dead letter changed")
 	case was == core.DeliveryDead && is == core.DeliveryPending && c.endpoint != "POST /bridge/dead-letters/redrive":
-		m.violate(c, k, before, after, "only a redrive revives a dead letter")
+		m.violatef(c, k, before, after, "only a redrive revives a dead letter")
 	case is == core.DeliveryAcked, is == core.DeliveryHidden && c.endpoint == drainEndpoint:
 		m.judgeTaking(c, k, before, after)
 	case is == core.DeliveryDead && was != core.DeliveryDead:
@@ -78,13 +78,13 @@ func (m *monitor) judgeTaking(c *call, k itemKey, before, after item) {
 	inbox := strings.TrimPrefix(k.pk, "inbox#")
 	begun := core.InstantOf(c.begun)
 	if expires := before.number("expires_ms"); expires <= int64(begun)-slack {
-		m.violate(c, k, before, after, "it had expired when the call began")
+		m.violatef(c, k, before, after, "it had expired when the call began")
 	}
 	m.mustHoldFence(c, c.acts, k, before, after)
 	if wire, ofRole := strings.CutPrefix(inbox, core.RoleAddressPrefix); ofRole && wire != core.LegacyWire {
 		m.mustHoldRole(c, wire, k, before, after)
 	} else if !ofRole && inbox != c.acts && inbox != "topic:"+core.LegacyWire {
-		m.violate(c, k, before, after, "%s takes what is another's", c.acts)
+		m.violatef(c, k, before, after, "%s takes what is another's", c.acts)
 	}
 	id := after.text("message_id")
 	if c.endpoint != drainEndpoint {
@@ -96,7 +96,7 @@ func (m *monitor) judgeTaking(c *call, k itemKey, before, after item) {
 	d := m.drain(c)
 	d.took = append(d.took, id)
 	if d.answered && !slices.Contains(d.told, id) {
-		m.violate(c, k, before, after, "the drain took it after it had answered, and did not name it")
+		m.violatef(c, k, before, after, "the drain took it after it had answered, and did not name it")
 	}
 }
 
@@ -109,26 +109,26 @@ func (m *monitor) drain(c *call) *drained {
 
 func (m *monitor) judgeLease(c *call, k itemKey, before, after item) {
 	if before.text("delivery_state") == string(core.DeliveryHidden) && before.number("visible_ms") > int64(m.w.instant())+slack {
-		m.violate(c, k, before, after, "it was handed out while another held it")
+		m.violatef(c, k, before, after, "it was handed out while another held it")
 	}
 	if after.number("deliveries") != before.number("deliveries")+1 || after.text("receipt") == before.text("receipt") {
-		m.violate(c, k, before, after, "it was handed out under an old receipt, or not counted")
+		m.violatef(c, k, before, after, "it was handed out under an old receipt, or not counted")
 	}
 	if limit := before.number("max_deliveries"); limit > 0 && after.number("deliveries") > limit {
-		m.violate(c, k, before, after, "it was handed out too often")
+		m.violatef(c, k, before, after, "it was handed out too often")
 	}
 	m.leases[after.text("receipt")] = c
 }
 
 func (m *monitor) judgeDeath(c *call, k itemKey, before, after item) {
 	if after.number("dead_letterings") != before.number("dead_letterings")+1 {
-		m.violate(c, k, before, after, "its death is not counted once")
+		m.violatef(c, k, before, after, "its death is not counted once")
 	}
 	switch reason := core.DeadLetterReason(after.text("reason")); {
 	case reason == core.DeadExpired && before.number("expires_ms") > int64(m.w.instant())+slack:
-		m.violate(c, k, before, after, "it died of an expiry that has not come")
+		m.violatef(c, k, before, after, "it died of an expiry that has not come")
 	case reason == core.DeadMaxDeliveries && before.number("deliveries") == 0:
-		m.violate(c, k, before, after, "it died of deliveries that it never had")
+		m.violatef(c, k, before, after, "it died of deliveries that it never had")
 	}
 }
 
@@ -140,15 +140,15 @@ func (m *monitor) judgeMessageEntries(c *call, k itemKey, before, after item) {
 	due := after.text("due_pk")
 	switch {
 	case inInbox && live != after.has("inbox_sk"):
-		m.violate(c, k, before, after, "the inbox shows what is over, or not what is there")
+		m.violatef(c, k, before, after, "the inbox shows what is over, or not what is there")
 	case live && (!strings.HasPrefix(due, "message#") || deadlineOf(after) > after.number("expires_ms")):
-		m.violate(c, k, before, after, "the sweep finds it late or never")
+		m.violatef(c, k, before, after, "the sweep finds it late or never")
 	case state == core.DeliveryFanning && !strings.HasPrefix(due, "fanout#"):
-		m.violate(c, k, before, after, "the sweep does not find the fan-out")
+		m.violatef(c, k, before, after, "the sweep does not find the fan-out")
 	case (state == core.DeliveryAcked || state == core.DeliveryFanned) && due != "":
-		m.violate(c, k, before, after, "it is over and still due")
+		m.violatef(c, k, before, after, "it is over and still due")
 	case state == core.DeliveryDead && !strings.HasPrefix(due, "dead#") && !strings.HasPrefix(due, "redriven#"):
-		m.violate(c, k, before, after, "the list of dead letters does not show it")
+		m.violatef(c, k, before, after, "the list of dead letters does not show it")
 	}
 }
 
@@ -176,14 +176,14 @@ func (m *monitor) answeredDrain(c *call, r request, a answer) {
 		switch receipt, leased := at(message, "receipt").(string); {
 		case peek:
 		case leased && m.leases[receipt] != c:
-			m.w.violate("%s handed %s out under the receipt %s, which it did not make", c.name, id, receipt)
+			m.w.violatef("%s handed %s out under the receipt %s, which it did not make", c.name, id, receipt)
 		case !leased && !slices.Contains(d.took, id):
-			m.w.violate("%s handed %s out and did not take it", c.name, id)
+			m.w.violatef("%s handed %s out and did not take it", c.name, id)
 		}
 	}
 	for _, id := range d.took {
 		if !slices.Contains(d.told, id) {
-			m.w.violate("%s took %s and told nobody: %s", c.name, id, a.text)
+			m.w.violatef("%s took %s and told nobody: %s", c.name, id, a.text)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (m *monitor) judgeRole(c *call, k itemKey, wire string, before, after item)
 		m.judgeRoleState(c, k, wire, before, after)
 	case "value":
 		if after == nil || after.number("value_version") != before.number("value_version")+1 {
-			m.violate(c, k, before, after, "the value's version does not follow")
+			m.violatef(c, k, before, after, "the value's version does not follow")
 		}
 		m.mustHoldRole(c, wire, k, before, after)
 	}
@@ -49,12 +49,12 @@ func (m *monitor) judgeRoleState(c *call, k itemKey, wire string, before, after 
 		return
 	}
 	if after.number("epoch") < before.number("epoch") || after.number("activation_seq") < before.number("activation_seq") {
-		m.violate(c, k, before, after, "the epoch went back")
+		m.violatef(c, k, before, after, "the epoch went back")
 	}
 	same := after.number("epoch") == before.number("epoch")
 	holder := after.text("holder")
 	if before != nil && same && holder != "" && holder != before.text("holder") {
-		m.violate(c, k, before, after, "another holder under the same epoch")
+		m.violatef(c, k, before, after, "another holder under the same epoch")
 	}
 	if after.text("role_state") != string(core.RoleActive) {
 		return
@@ -62,7 +62,7 @@ func (m *monitor) judgeRoleState(c *call, k itemKey, wire string, before, after 
 	if key := (epochKey{wire, after.number("epoch")}); m.holders[key] == "" {
 		m.holders[key] = holder
 	} else if m.holders[key] != holder {
-		m.violate(c, k, before, after, "%s acknowledged this epoch before", m.holders[key])
+		m.violatef(c, k, before, after, "%s acknowledged this epoch before", m.holders[key])
 	}
 	if c.endpoint == "POST /bridge/roles/ack" {
 		m.mustHoldRole(c, wire, k, before, after)
@@ -75,7 +75,7 @@ func (m *monitor) mustHoldRole(c *call, wire string, k itemKey, before, after it
 	role, agent := m.role(wire), m.agent(c.acts)
 	if role.text("role_state") != string(core.RoleActive) || role.text("holder") != c.acts ||
 		role.number("holder_generation") != agent.number("generation") {
-		m.violate(c, k, before, after, "%s (generation %d) acts for the role, which stands at%s", c.acts, agent.number("generation"), sortedItem(role))
+		m.violatef(c, k, before, after, "%s (generation %d) acts for the role, which stands at%s", c.acts, agent.number("generation"), sortedItem(role))
 	}
 }
 
@@ -115,7 +115,7 @@ func (m *monitor) judgeHub(c *call, k itemKey, before, after item) {
 		return
 	}
 	if after == nil || c.endpoint != "POST /bridge/hub/rotate" {
-		m.violate(c, k, before, after, "only a rotation changes the identity")
+		m.violatef(c, k, before, after, "only a rotation changes the identity")
 	}
 	if m.retired == nil {
 		m.retired = map[string]time.Time{}
@@ -134,13 +134,13 @@ func (m *monitor) answered(c *call, r request, a answer) {
 		m.answeredDrain(c, r, a)
 	case "POST /bridge/roles/fence-check":
 		if valid, known := m.stands[c]; a.ok() && known && a.at("data.valid") != valid {
-			m.w.violate("%s answers %v of an authority that is %v: %s, role%s, agent%s", c.name, a.at("data.valid"), valid, a.text,
+			m.w.violatef("%s answers %v of an authority that is %v: %s, role%s, agent%s", c.name, a.at("data.valid"), valid, a.text,
 				sortedItem(m.role(r.body["role_key_wire"].(string))), sortedItem(m.agent(r.body["agent_id"].(string))))
 		}
 	}
 	if old, fenced := r.body["hub_instance_id"].(string); fenced && a.ok() {
 		if at, gone := m.retired[old]; gone && c.begun.Sub(at) > identityWindow {
-			m.w.violate("%s %s was carried out under an identity that had passed %s before", c.name, c.endpoint, c.begun.Sub(at))
+			m.w.violatef("%s %s was carried out under an identity that had passed %s before", c.name, c.endpoint, c.begun.Sub(at))
 		}
 	}
 }
@@ -157,18 +157,18 @@ func (m *monitor) judgeHuman(c *call, id string, before, after item) {
 	switch {
 	case was != core.HumanPending:
 		if !sameBut(before, after, "late_answers", "version", "ttl", "write_id") {
-			m.violate(c, k, before, after, "what had ended ended again")
+			m.violatef(c, k, before, after, "what had ended ended again")
 		}
 	case is == core.HumanTimedOut && deadline > int64(m.w.instant())+slack:
-		m.violate(c, k, before, after, "it timed out before its deadline")
+		m.violatef(c, k, before, after, "it timed out before its deadline")
 	case is != core.HumanPending && is != core.HumanTimedOut && deadline <= int64(core.InstantOf(c.begun))-slack:
-		m.violate(c, k, before, after, "an answer after the deadline counted")
+		m.violatef(c, k, before, after, "an answer after the deadline counted")
 	}
 	if is != core.HumanPending && (after.has("due_pk") || after.has("list_pk")) {
-		m.violate(c, k, before, after, "it has ended and is still listed or due")
+		m.violatef(c, k, before, after, "it has ended and is still listed or due")
 	}
 	if message := after.text("forwarded_message_id"); was == core.HumanPending && is != core.HumanPending && !m.hasMessage(after.text("requester_agent"), message) {
-		m.violate(c, k, before, after, "its requester was not told in the same write")
+		m.violatef(c, k, before, after, "its requester was not told in the same write")
 	}
 }
 
@@ -190,21 +190,21 @@ func (m *monitor) judgeJob(c *call, id string, before, after item) {
 	case before == nil:
 		m.mustHoldFence(c, after.text("supervisor_agent"), k, before, after)
 	case next != attempt && next != attempt+1:
-		m.violate(c, k, before, after, "its attempt does not follow")
+		m.violatef(c, k, before, after, "its attempt does not follow")
 	case next == attempt && was.Final() && is != was:
-		m.violate(c, k, before, after, "an attempt that had ended ended again, or goes on")
+		m.violatef(c, k, before, after, "an attempt that had ended ended again, or goes on")
 	case next == attempt && was != is && ended && !reports:
-		m.violate(c, k, before, after, "only a report ends an attempt so")
+		m.violatef(c, k, before, after, "only a report ends an attempt so")
 	case next == attempt && was != is && (ended || is == core.JobRunning) && reports:
 		m.mustHoldFence(c, c.acts, k, before, after)
 		if sent, named := c.sent.body["attempt"].(int64); named && sent != attempt {
-			m.violate(c, k, before, after, "a report of attempt %d counted", sent)
+			m.violatef(c, k, before, after, "a report of attempt %d counted", sent)
 		}
 		if deadline := before.number("deadline_ms"); deadline <= int64(core.InstantOf(c.begun))-slack {
-			m.violate(c, k, before, after, "a report after the deadline counted")
+			m.violatef(c, k, before, after, "a report after the deadline counted")
 		}
 	case is == core.JobTimedOut && was != is && before.number("deadline_ms") > int64(m.w.instant())+slack:
-		m.violate(c, k, before, after, "it timed out before its deadline")
+		m.violatef(c, k, before, after, "it timed out before its deadline")
 	}
 	m.judgeJobEntries(c, k, before, after, is)
 }
@@ -216,15 +216,15 @@ func (m *monitor) judgeJobEntries(c *call, k itemKey, before, after item, is cor
 	}
 	switch {
 	case !strings.HasPrefix(after.text("list_pk"), "job#"+string(is)+"#"):
-		m.violate(c, k, before, after, "it is listed under another status")
+		m.violatef(c, k, before, after, "it is listed under another status")
 	case is.Final() && after.has("due_pk"):
-		m.violate(c, k, before, after, "it has ended and is still due")
+		m.violatef(c, k, before, after, "it has ended and is still due")
 	case !is.Final() && (!after.has("due_pk") || deadlineOf(after) > at):
-		m.violate(c, k, before, after, "the sweep finds it late or never")
+		m.violatef(c, k, before, after, "the sweep finds it late or never")
 	}
 	if id := after.text("last_message_id"); before != nil && after.number("retry_at_ms") == 0 && id != before.text("last_message_id") &&
 		!m.hasMessage(after.text("worker_agent"), id) {
-		m.violate(c, k, before, after, "its worker was not told in the same write")
+		m.violatef(c, k, before, after, "its worker was not told in the same write")
 	}
 }
 
@@ -244,7 +244,7 @@ func (m *monitor) judgeObject(c *call, key string, before, after []byte) {
 		is, err = core.DecodeArchiveJob(id, after)
 	}
 	wrong := func(what string) {
-		m.w.violate("%s (%s) changed %s from %s to %s: %s", c.name, c.endpoint, key, before, after, what)
+		m.w.violatef("%s (%s) changed %s from %s to %s: %s", c.name, c.endpoint, key, before, after, what)
 	}
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -53,9 +54,12 @@ type plan struct {
 	tamper func(parameters any)
 }
 
-// planOf draws a plan from a seed.
+// planOf draws a plan from a seed. With DRAWBRIDGE_LONG=1 the run is long.
 func planOf(seed uint64) plan {
-	p := plan{seed: seed, steps: 2500}
+	p := plan{seed: seed, steps: 700}
+	if os.Getenv("DRAWBRIDGE_LONG") != "" {
+		p.steps = 2500
+	}
 	random := p.random("plan")
 	p.lambda = random.IntN(3) > 0
 	p.sweeps = sweeping(random.IntN(4))
@@ -131,7 +135,7 @@ func (w *world) run() {
 		case idle && w.running == 0:
 			return
 		case idle:
-			w.violate("%v", errStuck)
+			w.violatef("%v", errStuck)
 			return
 		case len(ready) == 0:
 			w.scheduler.advance(next.Sub(w.now()))
@@ -167,7 +171,7 @@ func (w *world) happen(random *rand.Rand) {
 		}
 	case 5, 6:
 		leap := time.Duration(random.Int64N(int64(90 * time.Second)))
-		w.trace.add("nothing moves for %s", leap)
+		w.trace.addf("nothing moves for %s", leap)
 		w.scheduler.advance(leap)
 	}
 }
@@ -184,7 +188,7 @@ func (w *world) expire() {
 // limit ends an invocation as its time limit does: the handler answers, or
 // fails, and asks AWS for nothing any more.
 func (w *world) limit(c *call) {
-	w.trace.add("%s runs into its time limit", c.name)
+	w.trace.addf("%s runs into its time limit", c.name)
 	c.troubled = true
 	c.cancel()
 	w.scheduler.quiet()
@@ -193,7 +197,7 @@ func (w *world) limit(c *call) {
 // close ends the faults. Everybody comes to an end: what was asked is asked
 // until it is answered.
 func (w *world) close() {
-	w.trace.add("the faults are over")
+	w.trace.addf("the faults are over")
 	w.closing = true
 	w.chance.faults = 0
 	for len(w.network.late) > 0 {

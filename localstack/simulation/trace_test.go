@@ -21,8 +21,8 @@ type trace struct {
 
 func newTrace(at func() string) *trace { return &trace{hash: sha256.New(), at: at} }
 
-// add is a line.
-func (t *trace) add(format string, args ...any) {
+// addf adds a line.
+func (t *trace) addf(format string, args ...any) {
 	line := t.at() + " " + fmt.Sprintf(format, args...)
 	t.note(line)
 	if len(t.tail) == 2*tailLines {

@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -42,12 +41,11 @@ type world struct {
 	monitor   *monitor
 	ledger    *ledger
 	instances []*instance
-	started   int      // instances and calls, for their names
-	calls     []*call  // under way
-	wrong     []string // what the monitor and the audit found
-	closing   bool     // the faults are over: everybody comes to an end
-	running   int      // actors
-	newest    *actor
+	started   int            // instances and calls, for their names
+	calls     []*call        // under way
+	wrong     []string       // what the monitor and the audit found
+	closing   bool           // the faults are over: everybody comes to an end
+	running   int            // actors
 	costs     map[string]int // calls whose costs were held against their bounds, by endpoint
 }
 
@@ -118,10 +116,10 @@ func (w *world) now() time.Time { return w.scheduler.now() }
 
 func (w *world) instant() core.Instant { return core.InstantOf(w.now()) }
 
-// violate notes that something is not as it must be.
-func (w *world) violate(format string, args ...any) {
+// violatef notes that something is not as it must be.
+func (w *world) violatef(format string, args ...any) {
 	found := fmt.Sprintf(format, args...)
-	w.trace.add("VIOLATION %s", found)
+	w.trace.addf("VIOLATION %s", found)
 	if len(w.wrong) < 20 {
 		w.wrong = append(w.wrong, found)
 	}
@@ -182,7 +180,7 @@ func (i *instance) open(ids core.IDs, random *rand.Rand) *functions.App {
 		}),
 	})
 	app, err := functions.New(functions.Config{
-		Hub: hub, Tokens: store, Clock: i, IDs: ids, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Version: functions.Version,
+		Hub: hub, Tokens: store, Clock: i, IDs: ids, Log: slog.New(slog.DiscardHandler), Version: functions.Version,
 	})
 	i.w.must(err)
 	return app
@@ -232,7 +230,7 @@ func (w *world) take(random *rand.Rand) *instance {
 // crash ends an instance where it stands: none of its calls asks AWS for
 // anything any more, and no client gets an answer.
 func (w *world) crash(i *instance) {
-	w.trace.add("%s dies", i.name)
+	w.trace.addf("%s dies", i.name)
 	i.dead = true
 	for _, c := range slices.Clone(w.calls) {
 		if c.instance == i {
