@@ -239,12 +239,6 @@ func (r Role) isHeld(holder Agent, now Instant) bool {
 	return !r.Closed && r.State == RoleActive && r.authorityEnds(holder, now) > now
 }
 
-// hasEnded tells whether the authority is the one that the role was given under,
-// and only the time it was limited to has passed.
-func (r Role) hasEnded(a RoleAuthority) bool {
-	return !r.Closed && r.State == RoleActive && r.Holder == a.Holder && r.Epoch == a.Epoch && passed(r.HolderLeaseExpires, a.At)
-}
-
 // effective is the role as a reader sees it at now, whether or not somebody took
 // the steps that are due.
 func (r Role) effective(holder Agent, now Instant) Role {

@@ -320,8 +320,6 @@ func (h *Hub) SetRoleValue(ctx context.Context, r RoleValueRequest) (RoleValue, 
 		return RoleValue{}, fmt.Errorf("put value of role: %w", err)
 	case done.Done:
 		return RoleValue{Version: r.Expected + 1, Epoch: r.Epoch, Value: write.Value}, nil
-	case done.Role.Set && done.Role.Value.hasEnded(write.Authority):
-		return RoleValue{}, refuseRole(CodeHolderLeaseExpired, done.Role.Value)
 	case done.Role.Set:
 		return RoleValue{}, refuseRole(CodeStaleEpoch, done.Role.Value)
 	case done.Agent.Set && r.Fences.Generation.Set && done.Agent.Value.Generation != r.Fences.Generation.Value:

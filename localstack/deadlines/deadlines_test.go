@@ -338,7 +338,7 @@ var deadlines = []deadline{
 			{"a value it attaches", func(w *world) string {
 				_, err := w.hub.SetRoleValue(w.ctx(), core.RoleValueRequest{Wire: wire, AgentID: "a", Epoch: w.epoch(), Value: json.RawMessage(`1`)})
 				return outcome(err)
-			}, "done", string(core.CodeHolderLeaseExpired)},
+			}, "done", string(core.CodeStaleEpoch)},
 		},
 		told:  func(w *world) string { return w.took("next") },
 		once:  "1",
