@@ -59,10 +59,12 @@ answers() {
     exit 1
 }
 
-at() { # at PORT COMMAND...: with the server as AWS
+# at PORT COMMAND...: with the server as AWS. The process of a command in the
+# background is the command's own.
+at() {
     local port=$1
     shift
-    AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testtest AWS_REGION=us-east-1 "$@"
+    exec env AWS_ENDPOINT_URL="http://127.0.0.1:$port" AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testtest AWS_REGION=us-east-1 "$@"
 }
 
 # conform NAME PORT PACKAGE GO-TEST-FLAGS...: passes when exactly the cases in the
@@ -70,7 +72,7 @@ at() { # at PORT COMMAND...: with the server as AWS
 conform() {
     local name=$1 port=$2 package=$3 known=localstack/servers/$1.fails failed
     shift 3
-    at "$port" go test "$package" -count=1 -timeout 20m -v "$@" >"$work/out" 2>&1 || true
+    (at "$port" go test "$package" -count=1 -timeout 20m -v "$@") >"$work/out" 2>&1 || true
     grep -qE '^(ok|FAIL)' "$work/out" || { tail -n 50 "$work/out"; exit 1; }
     # Of the cases that failed, those that hold no other.
     failed=$(sed -nE 's/^ *--- FAIL: (.*) \([0-9.]+s\)$/\1/p' "$work/out" | sort |
@@ -101,7 +103,7 @@ probe() {
 serves() {
     local http token
     for _ in once again; do
-        at "$2" env TEMPLATE=template.yaml READY_FILE="$work/ready" "$3" localstack/init/state.py >"$work/out" 2>&1 ||
+        (at "$2" TEMPLATE=template.yaml READY_FILE="$work/ready" "$3" localstack/init/state.py) >"$work/out" 2>&1 ||
             { cat "$work/out"; exit 1; }
     done
     [ -e "$work/ready" ]
