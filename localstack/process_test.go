@@ -546,7 +546,7 @@ func TestAnEndpointOfSomebodyElseIsNotTouched(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := prepare(t, t.TempDir(), c.args...)
 			// The name stands for a host elsewhere: the proxy leads it to the first hub.
-			p.Env = append(p.Env, "HTTP_PROXY="+first.aws, "AWS_ENDPOINT_URL=http://aws.example", "AWS_REGION=eu-west-1",
+			p.Env = append(p.Env, "HTTP_PROXY="+first.aws, "AWS_ENDPOINT_URL=http://aws.test", "AWS_REGION=eu-west-1",
 				"AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=testtest", "AWS_CONFIG_FILE=/nonexistent")
 			p.Env = append(p.Env, c.env...)
 			if said := p.fails(exitFailed); !strings.Contains(said, c.want) {
@@ -556,7 +556,7 @@ func TestAnEndpointOfSomebodyElseIsNotTouched(t *testing.T) {
 	}
 	t.Run("with leave it is made", func(t *testing.T) {
 		p := prepare(t, t.TempDir(), "-create")
-		p.Env = append(p.Env, "HTTP_PROXY="+first.aws, "AWS_ENDPOINT_URL=http://aws.example", "AWS_REGION=eu-west-1",
+		p.Env = append(p.Env, "HTTP_PROXY="+first.aws, "AWS_ENDPOINT_URL=http://aws.test", "AWS_REGION=eu-west-1",
 			"AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=testtest", "TABLE_NAME=other", "BUCKET_NAME=other")
 		p.begin()
 		if !strings.Contains(p.greets, "made       table other, bucket other") {
