@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -57,7 +56,7 @@ type plan struct {
 // planOf draws a plan from a seed. With DRAWBRIDGE_LONG=1 the run is long.
 func planOf(seed uint64) plan {
 	p := plan{seed: seed, steps: 700}
-	if os.Getenv("DRAWBRIDGE_LONG") != "" {
+	if long() {
 		p.steps = 2500
 	}
 	random := p.random("plan")

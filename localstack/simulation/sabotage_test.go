@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -115,13 +114,12 @@ var sabotages = []sabotage{
 // TestTheAuditFindsABrokenGuard breaks the product where it talks to AWS, and
 // expects the audit to say so: an audit that cannot fail shows nothing.
 func TestTheAuditFindsABrokenGuard(t *testing.T) {
-	long := os.Getenv("DRAWBRIDGE_LONG") != ""
 	steps := 500
-	if long {
+	if long() {
 		steps = 1200
 	}
 	for _, s := range sabotages {
-		if !s.usual && !long {
+		if !s.usual && !long() {
 			continue
 		}
 		t.Run(s.what, func(t *testing.T) {
