@@ -241,10 +241,12 @@ func eventOf(u core.RoleUpdate, version int64) string {
 		}
 		return eventMark
 	}
-	epoch := eventNextEpoch
+	epoch := eventMark
 	switch e := u.Expected.Epoch; {
 	case e.Set && u.Reserve:
 		epoch = fmt.Sprint(e.Value + 1)
+	case u.Reserve:
+		epoch = eventNextEpoch
 	case e.Set:
 		epoch = fmt.Sprint(e.Value)
 	}

@@ -125,7 +125,7 @@ func ackedVersionAttr(epoch int64) string { return fmt.Sprintf("v%d", place(epoc
 func place(n int64, ring uint64) uint64 { return uint64(n) % ring }
 
 // eventMark stands for what a write leaves as it is and does not know, nextEpoch
-// for an epoch it does not know either.
+// for the epoch that follows the one it does not know.
 const (
 	eventMark      = "*"
 	eventNextEpoch = "+"
@@ -191,7 +191,7 @@ func completed(stored []storedEvent) []core.RoleEvent {
 		e, before := s.RoleEvent, core.RoleEvent{}
 		if len(events) > 0 {
 			before = events[len(events)-1]
-		} else if e.To == eventMark || e.Reason == eventMark || e.Holder == eventMark || s.epoch == eventNextEpoch {
+		} else if slices.Contains([]string{string(e.To), e.Reason, e.Holder, s.epoch}, eventMark) || s.epoch == eventNextEpoch {
 			continue
 		}
 		e.From = before.To
@@ -204,8 +204,12 @@ func completed(stored []storedEvent) []core.RoleEvent {
 		if e.Holder == eventMark {
 			e.Holder = before.Holder
 		}
-		e.Epoch = before.Epoch + 1
-		if s.epoch != eventNextEpoch {
+		switch s.epoch {
+		case eventMark:
+			e.Epoch = before.Epoch
+		case eventNextEpoch:
+			e.Epoch = before.Epoch + 1
+		default:
 			e.Epoch, _ = strconv.ParseInt(s.epoch, 10, 64) // written by this hub as a number
 		}
 		events = append(events, e)
