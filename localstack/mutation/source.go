@@ -28,7 +28,7 @@ type target struct {
 
 var targets = []target{
 	{folder: "core", tests: []string{"core", "ddb", "s3queue", "functions"}},
-	{folder: "ddb", tests: []string{"ddb", "functions"}},
+	{folder: "ddb", tests: []string{"ddb", "functions", "localstack/linearizability"}},
 	{folder: "s3queue", tests: []string{"s3queue", "functions"}},
 	{folder: "functions", files: []string{"auth.go"}, tests: []string{"functions"}},
 }
