@@ -26,9 +26,11 @@ var layers = []struct {
 }
 
 // testsMay lists what tests of every layer but core may import beside: they run
-// over the embedded AWS and the template, and check history and schemas.
+// over the embedded AWS and the template, behind the local gateway and the runtime
+// emulator, and check history and schemas.
 var testsMay = []string{
 	module + "/core", module + "/localstack/fakeaws", module + "/localstack/template", module + "/localstack/provision",
+	module + "/localstack/gateway", module + "/localstack/lambda",
 	"github.com/anishathalye/porcupine", "github.com/santhosh-tekuri/jsonschema",
 }
 

@@ -14,8 +14,8 @@ type MessageSweep struct {
 	Resumed      int // fan-outs it finished
 	// Depth is the roll-up; absent where it could not count them all.
 	Depth Opt[MessageCounts]
-	Lag          time.Duration
-	More         bool // it stopped at its bound
+	Lag   time.Duration
+	More  bool // it stopped at its bound
 }
 
 // The bounds of one run of the message sweep.
