@@ -2,6 +2,7 @@ package ddb
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -358,11 +359,15 @@ type reason struct {
 
 // commit carries out a transaction. Its reasons are nil when it did, and tell
 // about every action when a condition failed; nothing was done then. It waits,
-// within bounds, for other transactions that hold an item.
+// within bounds, for other transactions that hold an item. All its requests carry
+// one token: where an earlier one was carried out and its answer got lost, DynamoDB
+// answers a later one as it answered that (for ten minutes), instead of with the
+// conditions that the transaction itself has made false.
 func (s *Store) commit(ctx context.Context, actions []types.TransactWriteItem) ([]reason, error) {
+	in := &dynamodb.TransactWriteItemsInput{TransactItems: actions, ClientRequestToken: aws.String(rand.Text())}
+	var sent attempts
 	for attempt := 1; ; attempt++ {
-		var sent attempts
-		_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions}, sent.trace)
+		_, err := s.client.TransactWriteItems(ctx, in, sent.trace)
 		if err == nil {
 			return nil, nil
 		}
@@ -374,9 +379,13 @@ func (s *Store) commit(ctx context.Context, actions []types.TransactWriteItem) (
 		case conditionFailed:
 			return reasonsOf(err), nil
 		}
-		if attempt == conflictAttempts || core.Backoff(ctx, attempt) != nil {
-			return nil, core.Wrap(core.CodeContended, "others kept holding the same items; nothing was done", err)
+		if attempt < conflictAttempts && core.Backoff(ctx, attempt) == nil {
+			continue
 		}
+		if err := sent.failure(err); core.CodeOf(err) == core.CodeOutcomeUnknown {
+			return nil, err // of an earlier request
+		}
+		return nil, core.Wrap(core.CodeContended, "others kept holding the same items; nothing was done", err)
 	}
 }
 

@@ -1,9 +1,11 @@
 package ddb_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
+	"drawbridge/core"
 	"drawbridge/core/coretest"
 	"drawbridge/localstack/fakeaws"
 )
@@ -72,4 +74,32 @@ func TestEveryMessageIsAccountedForUnderEveryFault(t *testing.T) {
 		h.Faults = w.messageFaults()
 		return h
 	}, seedOf(t), rounds)
+}
+
+// A transaction was carried out, its answer got lost, and the request sent again met
+// a conflict: what was taken is told all the same.
+func TestATransactionWhoseAnswerIsLostBeforeAConflictIsTold(t *testing.T) {
+	for _, autoAck := range []bool{true, false} {
+		clock := coretest.NewClock()
+		w := newWorldAt(t, clock.Now)
+		hub := w.hub(clock)
+		enlist(t, hub, core.RegisterRequest{AgentID: "a", CLI: "claude"})
+		sent, err := hub.Publish(t.Context(), core.PublishRequest{From: "s", To: "a", Topic: "t", Priority: 5, TTLMs: 60_000, Payload: json.RawMessage(`1`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := w.aws.Faults().Add(fakeaws.Rule{Op: "TransactWriteItems", Count: 1, Action: fakeaws.DropResponse()})
+		conflict := w.aws.Faults().Add(fakeaws.Rule{Op: "TransactWriteItems", After: 1, Count: 1, Action: fakeaws.TransactionConflict()})
+		drain := core.DrainRequest{AgentID: "a", Max: 10, AutoAck: autoAck, Fences: core.Fences{Generation: core.Some(int64(1))}}
+		if !autoAck {
+			drain.VisibilityMs = core.Some(int64(30_000))
+		}
+		got, err := hub.Drain(t.Context(), drain)
+		if err != nil || len(got.Messages) != 1 || got.Messages[0].ID != sent.MessageID {
+			t.Errorf("auto_ack %t: drained %+v, %v", autoAck, got, err)
+		}
+		if lost.Hits() != 1 || conflict.Hits() != 1 {
+			t.Errorf("%d answers were lost, %d conflicts met", lost.Hits(), conflict.Hits())
+		}
+	}
 }

@@ -3,6 +3,7 @@ package s3queue
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/aws/smithy-go"
@@ -45,6 +46,10 @@ func refusal(err error, write bool) error {
 	case "InternalError", "ServiceUnavailable", "RequestTimeout", "InternalFailure":
 		return unanswered(err, write)
 	}
+	// Whatever a server, or a gateway before it, calls its failure.
+	if isServerFault(err) {
+		return unanswered(err, write)
+	}
 	return core.Wrap(core.CodeInternal, "the object store refused", err)
 }
 
@@ -54,6 +59,11 @@ func unanswered(err error, write bool) error {
 		return core.Wrap(core.CodeOutcomeUnknown, "the object store gave no answer; the operation may have happened", err)
 	}
 	return core.Wrap(core.CodeUnavailable, "the object store gave no answer", err)
+}
+
+func isServerFault(err error) bool {
+	var answer interface{ HTTPStatusCode() int }
+	return errors.As(err, &answer) && answer.HTTPStatusCode() >= http.StatusInternalServerError && !isUnsupported(err)
 }
 
 func isDenied(err error) bool {

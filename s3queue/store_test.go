@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"drawbridge/core"
 	"drawbridge/localstack/fakeaws"
@@ -198,6 +199,9 @@ func TestAnErrorWithStatus200IsWhatItsCodeSays(t *testing.T) {
 
 func TestWhatS3AnswersIsToldByItsCode(t *testing.T) {
 	api := func(code string) error { return fmt.Errorf("operation: %w", &smithy.GenericAPIError{Code: code}) }
+	status := func(status int, code string) error {
+		return &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}}, Err: api(code)}
+	}
 	for _, c := range []struct {
 		err   error
 		write bool
@@ -212,6 +216,11 @@ func TestWhatS3AnswersIsToldByItsCode(t *testing.T) {
 		{api("SlowDown"), true, nil, core.CodeThrottled},
 		{api("InternalError"), true, nil, core.CodeOutcomeUnknown},
 		{api("InternalError"), false, nil, core.CodeUnavailable},
+		{status(500, "InternalServerError"), false, nil, core.CodeUnavailable},
+		{status(502, "BadGateway"), true, nil, core.CodeOutcomeUnknown},
+		{status(504, "UnknownError"), true, nil, core.CodeOutcomeUnknown},
+		{status(501, "NotImplemented"), true, nil, core.CodeInternal},
+		{status(400, "InvalidRequest"), true, nil, core.CodeInternal},
 		{errors.New("connection reset"), true, nil, core.CodeOutcomeUnknown},
 		{errors.New("connection reset"), false, nil, core.CodeUnavailable},
 		{api("AccessDenied"), true, nil, core.CodeInternal},

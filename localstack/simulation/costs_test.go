@@ -19,7 +19,7 @@ var bounds = map[string]bound{
 	"POST /bridge/queue/release":     {4, 0, 0},
 	"POST /bridge/queue/fail":        {4, 0, 0},
 	"POST /bridge/roles/fence-check": {1, 0, 4},
-	"POST /bridge/roles/state":       {1, 6, 0},
+	"POST /bridge/roles/state":       {1, 8, 0}, // the value, its role, the agent, the hub's identity
 	"POST /bridge/roles/ack":         {4, 5, 4},
 	"POST /bridge/hitl/request":      {2, 8, 1},
 	"POST /bridge/hitl/submit":       {2, 10, 2},
@@ -51,10 +51,11 @@ func boundOf(c *call, a answer) (bound, bool) {
 		}
 		return bound{2, 4, 0}, true // a lease that ends before its due entry moves that
 	case "POST /bridge/ack", "POST /bridge/nack":
+		// One delivery. A nack with a delay moves its place in the inbox.
 		if c.fence.agent != "" {
-			return bound{1, 6, 0}, true // one delivery
+			return bound{1, 12, 0}, true
 		}
-		return bound{1, 3, 0}, true
+		return bound{1, 5, 0}, true
 	}
 	b, known := bounds[c.endpoint]
 	return b, known

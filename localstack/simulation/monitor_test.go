@@ -291,7 +291,8 @@ func (m *monitor) judgeAgent(c *call, id string, before, after item) {
 	if before.flag("finished") && (!after.flag("finished") || after.text("presence") != "offline") {
 		m.violatef(c, k, before, after, "a finished generation came back")
 	}
-	if strings.Contains(c.endpoint, "bridge") && !sameBut(before, after, "due_pk", "due_sk", "holds", "swept_id") {
+	again := before.flag("finished") && sameBut(before, after, "touched_us", "write_id")
+	if strings.Contains(c.endpoint, "bridge") && !again && !sameBut(before, after, "due_pk", "due_sk", "holds", "swept_id") {
 		m.mustHoldFence(c, id, k, before, after)
 	}
 }

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"time"
 
@@ -38,8 +39,24 @@ func (m *monitor) judgeRole(c *call, k itemKey, wire string, before, after item)
 	}
 }
 
+// historyOf names the attributes that hold the role's history: its form changes
+// with whatever write comes next.
+func historyOf(items ...item) []string {
+	var names []string
+	for _, it := range items {
+		for name := range it {
+			if historyAttribute.MatchString(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+var historyAttribute = regexp.MustCompile(`^[apv][0-9]+$`)
+
 func (m *monitor) judgeRoleState(c *call, k itemKey, wire string, before, after item) {
-	if before != nil && after != nil && sameBut(before, after, "due_pk", "due_sk", "write_id") {
+	if before != nil && after != nil && sameBut(before, after, append(historyOf(before, after), "due_pk", "due_sk", "write_id")...) {
 		return // the sweep moved an early entry
 	}
 	if before != nil || after == nil { // the first is 0

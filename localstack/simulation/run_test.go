@@ -161,8 +161,10 @@ func (w *world) happen(random *rand.Rand) {
 	}
 	switch random.IntN(1500) {
 	case 0, 1, 2:
-		if i := w.instances[random.IntN(len(w.instances))]; !i.dead {
-			w.crash(i)
+		if n := len(w.instances); n > 0 {
+			if i := w.instances[random.IntN(n)]; !i.dead {
+				w.crash(i)
+			}
 		}
 	case 3, 4:
 		if len(w.calls) > 0 {
