@@ -215,7 +215,12 @@ func (m *monitor) judge(c *call, k itemKey, before, after item) {
 		m.judgeVersion(c, k, before, after)
 	case "hub":
 		m.judgeHub(c, k, before, after)
-	case "idem", "answer":
+	case "answer":
+		if after != nil && before.number("expires_ms") <= int64(m.w.instant())+slack {
+			return // a question may be answered anew once its answer has expired
+		}
+		m.judgeOnce(c, k, before, after)
+	case "idem":
 		m.judgeOnce(c, k, before, after)
 	}
 }
