@@ -50,10 +50,9 @@ func boundOf(c *call, a answer) (bound, bool) {
 			return bound{3, 5, 0}, true
 		}
 		return bound{2, 4, 0}, true // a lease that ends before its due entry moves that
-	case "POST /bridge/ack", "POST /bridge/nack":
-		// One delivery. A nack with a delay moves its place in the inbox.
+	case "POST /bridge/ack": // one delivery of up to 2 KB; a nack may make a dead letter of it
 		if c.fence.agent != "" {
-			return bound{1, 12, 0}, true
+			return bound{1, 14, 0}, true
 		}
 		return bound{1, 5, 0}, true
 	}
