@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -417,10 +418,10 @@ func (l *ledger) jobNow(name string) core.Job {
 }
 
 // relayed counts what leaves the hub.
-type relayed struct{ events int }
+type relayed struct{ events atomic.Int64 }
 
 func (r *relayed) Publish(_ context.Context, events []core.JobEvent) (int, error) {
-	r.events += len(events)
+	r.events.Add(int64(len(events)))
 	return len(events), nil
 }
 
@@ -451,8 +452,8 @@ func (l *ledger) checkJobs() {
 	hub := core.New(core.Config{Jobs: l.store, Identity: l.store, Relay: relay, Clock: l.clock, IDs: core.NewIDs(l.clock, strings.NewReader(""))})
 	_, err := hub.RelayEvents(l.ctx())
 	l.must(err)
-	if relay.events != events || events < 10 {
-		l.t.Errorf("%d of %d events are relayed", relay.events, events)
+	if relay.events.Load() != int64(events) || events < 10 {
+		l.t.Errorf("%d of %d events are relayed", relay.events.Load(), events)
 	}
 	l.must(l.report("succeeded", "succeeded")) // it repeats what it reported
 	l.wantCode(l.report("waiting", "succeeded"), core.CodeAssignAttemptMismatch)
