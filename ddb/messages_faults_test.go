@@ -103,3 +103,31 @@ func TestATransactionWhoseAnswerIsLostBeforeAConflictIsTold(t *testing.T) {
 		}
 	}
 }
+
+// A take that never reached the store is not told as one: nobody can know, and the
+// message is still there.
+func TestATakeThatNeverArrivedIsNotToldAsDone(t *testing.T) {
+	for name, op := range map[string]string{"alone": "UpdateItem", "under a fence": "TransactWriteItems"} {
+		clock := coretest.NewClock()
+		w := newWorldAt(t, clock.Now)
+		hub := w.hub(clock)
+		enlist(t, hub, core.RegisterRequest{AgentID: "a", CLI: "claude"})
+		sent, err := hub.Publish(t.Context(), core.PublishRequest{From: "s", To: "a", Topic: "t", Priority: 5, TTLMs: 60_000, Payload: json.RawMessage(`1`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		drain := core.DrainRequest{AgentID: "a", Max: 10, AutoAck: true}
+		if op == "TransactWriteItems" {
+			drain.Fences.Generation = core.Some(int64(1))
+		}
+		lost := w.aws.Faults().Add(fakeaws.Rule{Op: op, Action: fakeaws.DropRequest()})
+		got, err := hub.Drain(t.Context(), drain)
+		if core.CodeOf(err) != core.CodeOutcomeUnknown || len(got.Messages) != 0 {
+			t.Errorf("%s: drained %+v, %v", name, got, err)
+		}
+		lost.Remove()
+		if got, err = hub.Drain(t.Context(), drain); err != nil || len(got.Messages) != 1 || got.Messages[0].ID != sent.MessageID {
+			t.Errorf("%s: then drained %+v, %v", name, got, err)
+		}
+	}
+}
