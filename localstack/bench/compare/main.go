@@ -17,9 +17,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"drawbridge/localstack/bench"
@@ -94,8 +94,8 @@ type score struct {
 func (m *measurement) run(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "%s, %d processors, %d callers, best of %d rounds of %s\n\n",
 		runtime.Version(), runtime.NumCPU(), callers, m.rounds, m.length)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "operation\tops/s\tp50 ms\tp99 ms\thub CPU µs\tcaller CPU µs\treference ops/s\ttimes\t")
+	// Row by row: a run takes minutes, and whoever breaks it off keeps what it found.
+	fmt.Fprintf(out, row, "operation", "ops/s", "p50 ms", "p99 ms", "hub CPU µs", "caller CPU µs", "reference ops/s", "times")
 	for _, c := range cases() {
 		if !strings.Contains(c.name, m.only) {
 			continue
@@ -107,11 +107,8 @@ func (m *measurement) run(ctx context.Context, out io.Writer) error {
 		if s.Rate() <= c.reference {
 			m.slower = append(m.slower, c.name)
 		}
-		fmt.Fprintf(table, "%s\t%.0f\t%s\t%s\t%d\t%d\t%.0f\t%.2f\t\n", c.name, s.Rate(), ms(s.Latencies.Quantile(0.5)), ms(s.Latencies.Quantile(0.99)),
-			s.hubCPU.Microseconds(), s.ownCPU.Microseconds(), c.reference, s.Rate()/c.reference)
-	}
-	if err := table.Flush(); err != nil {
-		return err
+		fmt.Fprintf(out, row, c.name, decimals(s.Rate(), 0), ms(s.Latencies.Quantile(0.5)), ms(s.Latencies.Quantile(0.99)),
+			strconv.FormatInt(s.hubCPU.Microseconds(), 10), strconv.FormatInt(s.ownCPU.Microseconds(), 10), decimals(c.reference, 0), decimals(s.Rate()/c.reference, 2))
 	}
 	if strings.Contains(deepDrain, m.only) {
 		if err := m.growth(ctx, out); err != nil {
@@ -124,7 +121,12 @@ func (m *measurement) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-func ms(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d)/float64(time.Millisecond)) }
+// row is a line of the table.
+const row = "%-42s %8s %8s %8s %11s %14s %16s %6s\n"
+
+func ms(d time.Duration) string { return decimals(float64(d)/float64(time.Millisecond), 2) }
+
+func decimals(f float64, places int) string { return strconv.FormatFloat(f, 'f', places, 64) }
 
 // measure runs the rounds of a case and returns the best.
 func (m *measurement) measure(ctx context.Context, c comparison) (score, error) {
