@@ -288,8 +288,11 @@ func (s *Store) write(ctx context.Context, send func(context.Context, func(*dyna
 func parallel(n int, fn func(i int) error) error {
 	failures := make([]error, n)
 	var wait sync.WaitGroup
-	for i := range n {
+	for i := 1; i < n; i++ {
 		wait.Go(func() { failures[i] = fn(i) })
+	}
+	if n > 0 {
+		failures[0] = fn(0) // on the stack that is there
 	}
 	wait.Wait()
 	for _, err := range failures {

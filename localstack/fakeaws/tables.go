@@ -15,13 +15,17 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/google/uuid"
+
+	"drawbridge/localstack/fakeaws/engine"
 )
 
 // Tables is a client of the server's DynamoDB for the process that embeds it. It
-// writes and reads the SDK's own wire form, retries as the SDK does, and meets
-// the same faults and the same meter; what it spares are endpoints, signatures
-// and the assembly of some 40 middlewares for each request, which cost more than
-// DynamoDB itself does here. Its methods are those of *dynamodb.Client.
+// retries as the SDK does, and meets the same faults and the same meter. What it
+// spares are endpoints, signatures and the assembly of some 40 middlewares for each
+// request, and, where no fault script is in force and nobody measures the request by
+// itself, the wire form: the SDK's types are handed over as they are. A request of
+// which the wire form would make something else goes over the wire. Its methods are
+// those of *dynamodb.Client.
 type Tables struct {
 	server  *Server
 	options dynamodb.Options
@@ -126,13 +130,11 @@ type wire struct {
 	out       smithy.Deserializable
 }
 
-// install makes the stack of a request: write, retry, and for every attempt hand
-// over and read.
+// install makes the stack of a request: retry, and for every attempt hand over and
+// read.
 func (w *wire) install(stack *middleware.Stack, o dynamodb.Options) error {
-	attempt := retry.NewAttemptMiddleware(o.Retryer, smithyhttp.RequestCloner)
 	err := errors.Join(
-		stack.Serialize.Add(middleware.SerializeMiddlewareFunc("OperationSerializer", w.write), middleware.After),
-		stack.Finalize.Add(attempt, middleware.After),
+		stack.Finalize.Add(firstAttempt{o.Retryer}, middleware.After),
 		stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("OperationDeserializer", w.exchange), middleware.After),
 	)
 	for _, option := range o.APIOptions {
@@ -141,15 +143,27 @@ func (w *wire) install(stack *middleware.Stack, o dynamodb.Options) error {
 	return err
 }
 
-func (w *wire) write(ctx context.Context, in middleware.SerializeInput, next middleware.SerializeHandler) (out middleware.SerializeOutput, metadata middleware.Metadata, err error) {
-	r, ok := in.Request.(*smithyhttp.Request)
-	if !ok {
-		return out, metadata, fmt.Errorf("fakeaws: a request of type %T", in.Request)
+// firstAttempt makes the first attempt without the SDK's loop around it: most
+// requests have no other. One that fails is the loop's first.
+type firstAttempt struct{ retryer aws.Retryer }
+
+// ID is that of the SDK's loop, which others insert themselves behind.
+func (firstAttempt) ID() string { return "Retry" }
+
+func (f firstAttempt) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+	out, metadata, err := next.HandleFinalize(ctx, in)
+	if err == nil {
+		return out, metadata, nil
 	}
-	if err := w.tables.options.Protocol.SerializeRequest(ctx, w.operation, w.in, r); err != nil {
-		return out, metadata, err
-	}
-	return next.HandleSerialize(ctx, in)
+	first := true
+	return retry.NewAttemptMiddleware(f.retryer, smithyhttp.RequestCloner).HandleFinalize(ctx, in,
+		middleware.FinalizeHandlerFunc(func(ctx context.Context, in middleware.FinalizeInput) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			if first {
+				first = false
+				return out, metadata, err
+			}
+			return next.HandleFinalize(ctx, in)
+		}))
 }
 
 // exchange is one attempt. Its errors are those of the SDK's HTTP client.
@@ -161,16 +175,17 @@ func (w *wire) exchange(ctx context.Context, in middleware.DeserializeInput, _ m
 	if err := ctx.Err(); err != nil {
 		return out, metadata, &smithy.CanceledError{Err: err}
 	}
-	body, err := io.ReadAll(r.GetStream())
-	if err != nil {
-		return out, metadata, &smithy.SerializationError{Err: err}
-	}
-	answer, err := w.tables.server.ask(ctx, r, body)
+	answer, err := w.hand(ctx, r)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return out, metadata, &smithy.CanceledError{Err: ctx.Err()}
+	case errors.As(err, new(*smithy.SerializationError)):
+		return out, metadata, err
 	case err != nil:
 		return out, metadata, &smithyhttp.RequestSendError{Err: err}
+	case answer == nil: // w.out is filled
+		out.Result = w.out
+		return out, metadata, nil
 	}
 	defer answer.Body.Close()
 	out.RawResponse = answer
@@ -185,25 +200,83 @@ func (w *wire) exchange(ctx context.Context, in middleware.DeserializeInput, _ m
 	return out, metadata, nil
 }
 
-// ask hands a request of this process to the server, which takes it for that of
-// its first key.
-func (s *Server) ask(ctx context.Context, r *smithyhttp.Request, body []byte) (*smithyhttp.Response, error) {
+// hand hands the request over. The answer is nil where it has been read already.
+func (w *wire) hand(ctx context.Context, r *smithyhttp.Request) (*smithyhttp.Response, error) {
+	s := w.tables.server
 	if !s.enter() {
 		return nil, errClosed
 	}
 	defer s.underWay.Done()
-	rep, err := s.answer(ctx, r.Request, body, tagOf(ctx), s.options.AccessKey)
+	var rep reply
+	resp, done, err := s.direct(ctx, w.operation.ID().Name, w.in, w.out)
+	switch {
+	case err != nil:
+		return nil, err
+	case done && resp.Body == nil:
+		return nil, nil
+	case done:
+		rep = reply{Response: resp}
+		finish(&rep.Response, r.Request, awsJSON, s.ids.next())
+	default:
+		if rep, err = w.send(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := received(r.Request, &rep) //nolint:bodyclose // whoever reads the answer closes it
+	if err != nil {
+		return nil, err
+	}
+	return &smithyhttp.Response{Response: answer}, nil
+}
+
+// send hands the request over in its wire form. The server takes it for that of
+// its first key.
+func (w *wire) send(ctx context.Context, r *smithyhttp.Request) (reply, error) {
+	if err := w.tables.options.Protocol.SerializeRequest(ctx, w.operation, w.in, r); err != nil {
+		return reply{}, &smithy.SerializationError{Err: err}
+	}
+	body, err := io.ReadAll(r.GetStream())
+	if err != nil {
+		return reply{}, &smithy.SerializationError{Err: err}
+	}
+	rep, err := w.tables.server.answer(ctx, r.Request, body, tagOf(ctx), w.tables.server.options.AccessKey)
 	if err == nil {
 		err = ctx.Err()
 	}
-	if err != nil {
-		return nil, err
+	return rep, err
+}
+
+// direct carries a request out without its wire form. It is false, and nothing was
+// done, where faults could come upon it, or somebody measures it by its keys, or the
+// engine does not take it so. A body of the answer is one to be read.
+func (s *Server) direct(ctx context.Context, operation string, in, out any) (engine.Response, bool, error) {
+	if s.tables == nil || s.script.active.Load() || tagOf(ctx) != &noTag {
+		return engine.Response{}, false, nil
 	}
-	resp, err := received(r.Request, &rep) //nolint:bodyclose // whoever reads the answer closes it
-	if err != nil {
-		return nil, err
+	run := s.tables.Direct(in, out)
+	if run == nil {
+		return engine.Response{}, false, nil
 	}
-	return &smithyhttp.Response{Response: resp}, nil
+	reading := s.meter.begin(&noTag)
+	resp := run()
+	code := resp.ErrorCode
+	var err error
+	if resp.Durable != nil {
+		err = stable(ctx, resp.Durable)
+	}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		code = Dropped
+	default:
+		failed := storageFailure(awsJSON, err)
+		code, err = failed.code, nil
+		usage := resp.Usage
+		resp = failed.response(awsJSON, nil, requestID{})
+		resp.Usage = usage
+	}
+	reading.end(&engine.Call{Service: "dynamodb", Op: operation}, code, resp.Usage)
+	return resp, true, err
 }
 
 // unreached is the end of a stack whose last middleware hands over by itself.

@@ -115,15 +115,20 @@ func (e *Engine) batchGetItem(body []byte) (answer, error) {
 	if err := parse(e, body, (*reader).readBatchGet, b); err != nil {
 		return answer{}, err
 	}
-	if err := e.prepareBatchGet(b); err != nil {
-		return answer{}, err
-	}
-	result, err := e.lookUpBatch(b)
+	result, err := e.getBatch(b)
 	if err != nil {
 		return result, err
 	}
 	result.body = b.respond(result.usages)
 	return result, nil
+}
+
+// getBatch checks a request that was read, and carries it out.
+func (e *Engine) getBatch(b *batchGet) (answer, error) {
+	if err := e.prepareBatchGet(b); err != nil {
+		return answer{}, err
+	}
+	return e.lookUpBatch(b)
 }
 
 // lookUpBatch reads all keys at one instant. What does not fit into 16 MB is

@@ -124,6 +124,11 @@ func (e *Engine) Serve(r *http.Request, body []byte) engine.Response {
 	default:
 		result, err = run(e, body)
 	}
+	return e.response(result, err)
+}
+
+// response makes an answer of what an operation came to.
+func (e *Engine) response(result answer, err error) engine.Response {
 	response := engine.Response{
 		Status:  http.StatusOK,
 		Header:  http.Header{"Content-Type": {contentType}},

@@ -46,6 +46,12 @@ func canonicalNumber(text string) (string, error) {
 	if isPlainInteger(text) {
 		return text, nil
 	}
+	return reformatted(text)
+}
+
+// reformatted stands alone for its large frame: the common case is not to make a
+// goroutine's stack grow.
+func reformatted(text string) (string, error) {
 	d, err := parseDecimal(text)
 	if err != nil {
 		return "", err

@@ -195,16 +195,21 @@ func (e *Engine) page(q *pageRequest, body []byte) (answer, error) {
 	if err := parse(e, body, (*reader).readPage, q); err != nil {
 		return answer{}, err
 	}
-	if err := e.preparePage(q); err != nil {
-		return answer{}, err
-	}
-	e.settleIndex(q.table.value, q.index.value)
-	result, read, err := e.readPage(q)
+	result, read, err := e.readPrepared(q)
 	if err != nil {
 		return result, err
 	}
 	result.body = q.respond(read, result.usages)
 	return result, nil
+}
+
+// readPrepared checks a request that was read, and carries it out.
+func (e *Engine) readPrepared(q *pageRequest) (answer, page, error) {
+	if err := e.preparePage(q); err != nil {
+		return answer{}, page{}, err
+	}
+	e.settleIndex(q.table.value, q.index.value)
+	return e.readPage(q)
 }
 
 // settleIndex lets lagged changes of an index take effect that are due.

@@ -92,10 +92,7 @@ func (e *Engine) getItem(body []byte) (answer, error) {
 	if err := parse(e, body, (*reader).readGet, g); err != nil {
 		return answer{}, err
 	}
-	if err := e.prepareGet(g); err != nil {
-		return answer{}, err
-	}
-	result, it, err := e.lookUp(g)
+	result, it, err := e.get(g)
 	if err != nil {
 		return result, err
 	}
@@ -111,6 +108,14 @@ func (e *Engine) getItem(body []byte) (answer, error) {
 	}
 	result.body = append(out, '}')
 	return result, nil
+}
+
+// get checks a request that was read, and carries it out.
+func (e *Engine) get(g *readRequest) (answer, *item, error) {
+	if err := e.prepareGet(g); err != nil {
+		return answer{}, nil, err
+	}
+	return e.lookUp(g)
 }
 
 func (e *Engine) lookUp(g *readRequest) (answer, *item, error) {

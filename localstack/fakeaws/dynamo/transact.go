@@ -163,11 +163,7 @@ func (e *Engine) transactWriteItems(body []byte) (answer, error) {
 	if err := parse(e, body, (*reader).readTransaction, tx); err != nil {
 		return answer{}, err
 	}
-	if err := e.prepareTransaction(tx); err != nil {
-		return answer{}, err
-	}
-	mark := tx.fingerprint()
-	result, err := e.executeTransaction(tx, mark)
+	result, err := e.writeTransaction(tx)
 	if err != nil {
 		return result, err
 	}
@@ -178,6 +174,14 @@ func (e *Engine) transactWriteItems(body []byte) (answer, error) {
 	}
 	result.body = append(out, '}')
 	return result, nil
+}
+
+// writeTransaction checks a request that was read, and carries it out.
+func (e *Engine) writeTransaction(tx *transaction) (answer, error) {
+	if err := e.prepareTransaction(tx); err != nil {
+		return answer{}, err
+	}
+	return e.executeTransaction(tx, tx.fingerprint())
 }
 
 // member is the name of the units in the answer of a transaction.
@@ -363,24 +367,29 @@ func (e *Engine) transactGetItems(body []byte) (answer, error) {
 	if err := parse(e, body, (*reader).readTransactionRead, tx); err != nil {
 		return answer{}, err
 	}
-	if err := checkTransactionCount(tx.hasItems, len(tx.reads)); err != nil {
-		return answer{}, err
-	}
-	if err := checkCapacityMode(tx.capacity); err != nil {
-		return answer{}, err
-	}
-	for _, g := range tx.reads {
-		g.capacity = optional[string]{}
-		if err := e.prepareGet(g); err != nil {
-			return answer{}, err
-		}
-	}
-	result, found, err := e.lookUpTransaction(tx)
+	result, found, err := e.getTransaction(tx)
 	if err != nil {
 		return result, err
 	}
 	result.body = tx.respond(found, result.usages)
 	return result, nil
+}
+
+// getTransaction checks a request that was read, and carries it out.
+func (e *Engine) getTransaction(tx *transactionRead) (answer, []*item, error) {
+	if err := checkTransactionCount(tx.hasItems, len(tx.reads)); err != nil {
+		return answer{}, nil, err
+	}
+	if err := checkCapacityMode(tx.capacity); err != nil {
+		return answer{}, nil, err
+	}
+	for _, g := range tx.reads {
+		g.capacity = optional[string]{}
+		if err := e.prepareGet(g); err != nil {
+			return answer{}, nil, err
+		}
+	}
+	return e.lookUpTransaction(tx)
 }
 
 func (e *Engine) lookUpTransaction(tx *transactionRead) (answer, []*item, error) {

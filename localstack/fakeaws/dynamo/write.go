@@ -335,15 +335,20 @@ func (e *Engine) write(k writeKind, body []byte) (answer, error) {
 	if err := parse(e, body, (*reader).readWrite, w); err != nil {
 		return answer{}, err
 	}
-	if err := e.prepare(w); err != nil {
-		return answer{}, err
-	}
-	result, done, err := e.execute(w)
+	result, done, err := e.writePrepared(w)
 	if err != nil {
 		return result, err
 	}
 	result.body = w.respond(done, result.usages[0])
 	return result, nil
+}
+
+// writePrepared checks a request that was read, and carries it out.
+func (e *Engine) writePrepared(w *writeRequest) (answer, change, error) {
+	if err := e.prepare(w); err != nil {
+		return answer{}, change{}, err
+	}
+	return e.execute(w)
 }
 
 func (e *Engine) execute(w *writeRequest) (answer, change, error) {
