@@ -1,28 +1,40 @@
 // Package disk is the embedded AWS's durable journal: an engine.Journal in a
-// folder, over bbolt.
+// folder, a write-ahead log before a bbolt file.
 //
 // # Guarantees
 //
 // A ticket that Wait lets through is on stable storage: it survives the kill
-// of the process at any instant and the loss of power (every commit is
-// fsynced). The writes of one Append are all there after a crash or none, and
+// of the process at any instant and the loss of power (every group is synced
+// before). The writes of one Append are all there after a crash or none, and
 // the state found is one that the sequence of Append calls went through.
 // One process holds the folder at a time; the kernel's file lock says so and
-// ends with the process. When a commit fails (disk full, I/O error), the
+// ends with the process. When a write fails (disk full, I/O error), the
 // journal is poisoned: that ticket and every later one fail, so nothing is
-// acknowledged that might not be there. A data file that lost its end or whose
-// pages were overwritten is an error (ErrDamaged) where that is met, and ends
-// no process; but bbolt has no checksums of pages, so that damage inside of a
-// value may go unnoticed.
+// acknowledged that might not be there. What is damaged is an error
+// (ErrDamaged) where that is met, and ends no process: a data file that lost
+// its end or whose pages were overwritten, a log that is gone, an entry of a
+// log that is not the last one. Entries of logs have checksums; pages of bbolt
+// have none, so that damage inside of a value may go unnoticed.
 //
 // # Group commit
 //
 // One goroutine commits. While it writes and syncs a group, Append gathers the
-// next one; so a lone caller waits for one commit and many callers share one.
+// next one; so a lone caller waits for one sync and many callers share one.
 // A record that changes several times in a group is written once.
 //
-//	Append ─► open group ─► committing group ─► bbolt transaction, fsync ─► tickets
-//	                Read looks here first, then in bbolt
+//	Append ─► open group ─► committing group ─► entry of a log, fdatasync ─► tickets
+//	                Read looks here first, then in the logs' writes, then in bbolt
+//
+// # Logs
+//
+// There are two. When one has 4 MB the other is begun, and what the first holds
+// is brought into the data file, in one bbolt transaction that also notes up to
+// which group; then the first may be overwritten. So a page of the data file that
+// changes all the time is written once for thousands of groups, and a group costs
+// one write and one sync in place of bbolt's several and two. Groups over 1 MB,
+// bodies of objects, go into the data file at once. Open stores what the logs hold
+// beyond the data file, and Close leaves all in it: the data file of a hub that was
+// stopped is whole by itself.
 //
 // # Why bbolt
 //
@@ -40,10 +52,12 @@
 //	modules in the binary                   2               31
 //	size of a minimal binary                2.0 MB          17.4 MB
 //
-// Pebble commits two to four times faster. bbolt is chosen all the same: it
-// commits faster than a laptop's hub needs, opens at once, has no background
-// compaction to disturb a test, keeps everything in one file, and costs two
-// modules in place of thirty-one.
+// Pebble commits two to four times faster. bbolt is chosen all the same: it opens
+// at once, has no background compaction to disturb a test, keeps everything in one
+// file, and costs two modules in place of thirty-one. The log before it brings the
+// commits up: 9,000/s for one caller and 22,000/s for 16, one record of 1 KB each,
+// beside other work on the same machine, and for a fan-out to ten over HTTP half of
+// what it took of the processor.
 //
 // bbolt keeps its freelist on disk here: writing it made no difference to the
 // figures, and rebuilding it made opening four times slower.

@@ -1,8 +1,10 @@
 package disk
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,9 +25,12 @@ const (
 	reserved     = "\x00"
 	formatBucket = reserved + "format"
 	formatKey    = "version"
-	// format is the version of what this package and the engines write. A
-	// folder of another version is refused, not converted.
-	format = "1"
+	// format is the version of what this package and the engines write. A folder
+	// of version 1, which had no logs, becomes one of it; another one is refused.
+	format, formatBefore = "2", "1"
+	identityKey          = "identity" // what entries of this file's logs carry
+	storedKey            = "stored"   // the sequence of the last group in this file
+	inUseKey             = "in use"   // there until a holder ends in order: the logs count
 )
 
 // folder is the data folder held by this process.
@@ -49,8 +54,65 @@ func Open(dir string) (*Journal, error) {
 	}
 	j := &Journal{folder: f, db: db, open: newGroup(), stopped: make(chan struct{})}
 	j.work = sync.Cond{L: &j.mu}
+	if err := j.begin(); err != nil {
+		return nil, errors.Join(fmt.Errorf("the folder %s: %w", dir, err), closeLogs(j.logs), f.release(db))
+	}
 	go j.commitGroups()
 	return j, nil
+}
+
+// begin opens the logs and brings what they hold into the data file.
+func (j *Journal) begin() error {
+	var inUse bool
+	err := j.view(func(tx *bolt.Tx) error {
+		bucket := tx.Bucket([]byte(formatBucket))
+		j.identity, j.sequence = number(bucket, identityKey), number(bucket, storedKey)
+		inUse = bucket.Get([]byte(inUseKey)) != nil
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if j.logs, err = j.folder.openLogs(inUse); err != nil {
+		return err
+	}
+	writes, last, err := unstored(j.logs, j.identity, j.sequence)
+	if err != nil {
+		return err
+	}
+	if len(writes) > 0 {
+		if err := j.store(writes, last); err != nil {
+			return err
+		}
+	}
+	j.sequence = last
+	if inUse {
+		return nil
+	}
+	if err := syncFolder(j.folder.dir); err != nil { // the logs' names
+		return err
+	}
+	return guarded(func() error { return j.db.Update(openedForUse) })
+}
+
+func openedForUse(tx *bolt.Tx) error {
+	return tx.Bucket([]byte(formatBucket)).Put([]byte(inUseKey), []byte{1})
+}
+
+func closedInOrder(tx *bolt.Tx) error {
+	return tx.Bucket([]byte(formatBucket)).Delete([]byte(inUseKey))
+}
+
+// number reads a number of the format bucket; absent ones are 0.
+func number(bucket *bolt.Bucket, key string) uint64 {
+	if value := bucket.Get([]byte(key)); len(value) == 8 {
+		return binary.BigEndian.Uint64(value)
+	}
+	return 0
+}
+
+func putNumber(bucket *bolt.Bucket, key string, n uint64) error {
+	return bucket.Put([]byte(key), binary.BigEndian.AppendUint64(nil, n))
 }
 
 // create makes the data file where there is none. It is made under another name
@@ -129,20 +191,25 @@ func (f *folder) prepare(db *bolt.DB) error {
 }
 
 func checkFormat(tx *bolt.Tx) error {
-	if bucket := tx.Bucket([]byte(formatBucket)); bucket != nil {
-		if version := string(bucket.Get([]byte(formatKey))); version != format {
+	bucket := tx.Bucket([]byte(formatBucket))
+	if bucket == nil {
+		if name, _ := tx.Cursor().First(); name != nil {
+			return errors.New("its data has no format version: it is not Drawbridge's")
+		}
+		var err error
+		if bucket, err = tx.CreateBucket([]byte(formatBucket)); err != nil {
+			return err
+		}
+	} else {
+		switch version := string(bucket.Get([]byte(formatKey))); version {
+		case format:
+			return nil
+		case formatBefore:
+		default:
 			return fmt.Errorf("its data is of format version %q; this program reads version %q", version, format)
 		}
-		return nil
 	}
-	if name, _ := tx.Cursor().First(); name != nil {
-		return errors.New("its data has no format version: it is not Drawbridge's")
-	}
-	bucket, err := tx.CreateBucket([]byte(formatBucket))
-	if err != nil {
-		return err
-	}
-	return bucket.Put([]byte(formatKey), []byte(format))
+	return errors.Join(bucket.Put([]byte(formatKey), []byte(format)), putNumber(bucket, identityKey, rand.Uint64()))
 }
 
 // holder names the process that holds the folder, as far as it can be known.

@@ -2,8 +2,10 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,13 +22,21 @@ var ErrClosed = errors.New("disk: the journal is closed")
 // A Journal is an engine.Journal in a folder. Its methods may be called from
 // many goroutines.
 type Journal struct {
-	folder *folder
-	db     *bolt.DB
+	folder   *folder
+	db       *bolt.DB
+	identity uint64 // of the data file, in the entries of its logs
+	logs     [logs]*logFile
+
+	// The committer's own.
+	sequence uint64     // of the last group
+	buffer   []byte     // the last entry, to be used again
+	stored   chan error // gets the outcome of storing the log that is not written; nil when none is
 
 	mu         sync.Mutex
 	work       sync.Cond // the committer waits here for writes or for closing
 	open       *group    // gathers writes; never nil
 	committing *group    // nil while the committer waits
+	active     int       // the log that is written
 	err        error     // once set, nothing more is acknowledged
 	closing    bool
 	stopped    chan struct{} // closed when the committer has ended
@@ -40,9 +50,13 @@ type record struct{ space, key string }
 // A group is the writes of one commit and the ticket for them.
 type group struct {
 	writes map[record][]byte // last value; nil deletes
+	store  bool              // everything up to it is wanted in the data file
 	done   chan struct{}     // closed when stable or failed
 	err    error             // set before done is closed
 }
+
+// empty tells whether there is nothing to do for the group.
+func (g *group) empty() bool { return len(g.writes) == 0 && !g.store }
 
 func newGroup() *group {
 	return &group{writes: map[record][]byte{}, done: make(chan struct{})}
@@ -120,7 +134,7 @@ func (j *Journal) Barrier() engine.Ticket {
 // barrier is the newest group that is not stable yet. j.mu is held.
 func (j *Journal) barrier() engine.Ticket {
 	switch {
-	case len(j.open.writes) > 0:
+	case !j.open.empty():
 		return j.open
 	case j.committing != nil:
 		return j.committing
@@ -137,7 +151,7 @@ func (j *Journal) commitGroups() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for {
-		for len(j.open.writes) == 0 {
+		for j.open.empty() {
 			if j.closing {
 				return
 			}
@@ -159,26 +173,103 @@ func (j *Journal) commitGroups() {
 	}
 }
 
-// commit makes a group stable with one transaction. Sorted writes touch each
-// page once.
+// commit makes a group stable: in the log, or where it is large in the data file.
 func (j *Journal) commit(g *group) error {
-	records := make([]record, 0, len(g.writes))
-	for r := range g.writes {
-		records = append(records, r)
-	}
-	slices.SortFunc(records, func(a, b record) int {
-		if c := strings.Compare(a.space, b.space); c != 0 {
-			return c
+	if len(g.writes) > 0 {
+		j.sequence++
+		if err := j.write(g.writes); err != nil {
+			return err
 		}
-		return strings.Compare(a.key, b.key)
+	}
+	if g.store {
+		return j.storeAll()
+	}
+	return nil
+}
+
+func (j *Journal) write(writes map[record][]byte) error {
+	size := entrySize(writes)
+	if size > maxEntry {
+		if err := j.storeAll(); err != nil {
+			return err
+		}
+		return j.store(writes, j.sequence)
+	}
+	if j.logs[j.active].size+int64(size) > maxLog {
+		if err := j.turn(); err != nil {
+			return err
+		}
+	}
+	l := j.logs[j.active]
+	j.buffer = appendEntry(j.buffer[:0], j.identity, j.sequence, writes)
+	if err := l.append(j.buffer, j.sequence); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	maps.Copy(l.writes, writes)
+	return nil
+}
+
+// turn begins the other log and stores what this one holds meanwhile.
+func (j *Journal) turn() error {
+	if err := j.awaitStored(); err != nil {
+		return err
+	}
+	full := j.logs[j.active]
+	j.mu.Lock()
+	j.active = (j.active + 1) % logs
+	j.logs[j.active].size = 0
+	j.mu.Unlock()
+	stored := make(chan error, 1)
+	j.stored = stored
+	go func() {
+		err := j.store(full.writes, full.last)
+		if err == nil {
+			j.mu.Lock()
+			full.writes = map[record][]byte{}
+			j.mu.Unlock()
+		}
+		stored <- err
+	}()
+	return nil
+}
+
+// awaitStored waits for the log that is being stored, if one is.
+func (j *Journal) awaitStored() error {
+	if j.stored == nil {
+		return nil
+	}
+	err := <-j.stored
+	j.stored = nil
+	return err
+}
+
+// storeAll brings everything that is in the logs into the data file.
+func (j *Journal) storeAll() error {
+	if len(j.logs[j.active].writes) > 0 {
+		if err := j.turn(); err != nil {
+			return err
+		}
+	}
+	return j.awaitStored()
+}
+
+// store writes what groups came to, the last of the sequence, with one transaction
+// of the data file. Sorted writes touch each page once.
+func (j *Journal) store(writes map[record][]byte, sequence uint64) error {
+	records := slices.SortedFunc(maps.Keys(writes), func(a, b record) int {
+		return cmp.Or(strings.Compare(a.space, b.space), strings.Compare(a.key, b.key))
 	})
 	return guarded(func() error {
-		return j.db.Update(func(tx *bolt.Tx) error { return g.writeTo(tx, records) })
+		return j.db.Update(func(tx *bolt.Tx) error {
+			return errors.Join(writeTo(tx, records, writes), putNumber(tx.Bucket([]byte(formatBucket)), storedKey, sequence))
+		})
 	})
 }
 
-// writeTo writes the group's last values of the records, which are sorted.
-func (g *group) writeTo(tx *bolt.Tx, records []record) error {
+// writeTo writes the last values of the records, which are sorted.
+func writeTo(tx *bolt.Tx, records []record, writes map[record][]byte) error {
 	var bucket *bolt.Bucket
 	for i, r := range records {
 		if i == 0 || r.space != records[i-1].space {
@@ -187,7 +278,7 @@ func (g *group) writeTo(tx *bolt.Tx, records []record) error {
 				return fmt.Errorf("make the space %q: %w", r.space, err)
 			}
 		}
-		if err := put(bucket, r.key, g.writes[r]); err != nil {
+		if err := put(bucket, r.key, writes[r]); err != nil {
 			return fmt.Errorf("write a record of %q: %w", r.space, err)
 		}
 	}
@@ -219,21 +310,31 @@ func (j *Journal) Read(space, key string) ([]byte, error) {
 	return value, nil
 }
 
-// pending looks a record up among the writes that bbolt may not show yet. A
-// group leaves here only after its transaction is visible.
+// pending looks a record up among the writes that bbolt may not show yet, the
+// newest first. They leave here only after their transaction is visible.
 func (j *Journal) pending(r record) (value []byte, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if value, ok = j.open.writes[r]; !ok && j.committing != nil {
-		value, ok = j.committing.writes[r]
+	if value, ok = j.open.writes[r]; ok {
+		return value, true
 	}
-	return value, ok
+	if j.committing != nil {
+		if value, ok = j.committing.writes[r]; ok {
+			return value, true
+		}
+	}
+	for i := range logs { // the one that is written, then the one before it
+		if value, ok = j.logs[(j.active+logs-i)%logs].writes[r]; ok {
+			return value, true
+		}
+	}
+	return nil, false
 }
 
-// Load implements engine.Journal. It first waits for everything appended so
-// far. fn must not wait for a ticket: a commit may need to wait for Load.
+// Load implements engine.Journal. It first brings everything appended so far into
+// the data file. fn must not wait for a ticket: a commit may need to wait for Load.
 func (j *Journal) Load(space string, fn func(key string, value []byte) error) error {
-	if err := j.Barrier().Wait(); err != nil {
+	if err := j.storing().Wait(); err != nil {
 		return err
 	}
 	return j.view(func(tx *bolt.Tx) error {
@@ -243,6 +344,21 @@ func (j *Journal) Load(space string, fn func(key string, value []byte) error) er
 		}
 		return bucket.ForEach(func(key, value []byte) error { return fn(string(key), value) })
 	})
+}
+
+// storing is a ticket for everything appended so far being in the data file.
+func (j *Journal) storing() engine.Ticket {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.err != nil:
+		return ended(j.err)
+	case j.closing:
+		return ended(ErrClosed)
+	}
+	j.open.store = true
+	j.work.Signal()
+	return j.open
 }
 
 // view reads the file; damage is an error.
@@ -266,5 +382,17 @@ func (j *Journal) Close() error {
 	j.mu.Lock()
 	failed := j.err
 	j.mu.Unlock()
-	return errors.Join(failed, j.folder.release(j.db))
+	return errors.Join(j.end(failed), closeLogs(j.logs), j.folder.release(j.db))
+}
+
+// end leaves all in the data file. After a failure the logs stay as they are: they
+// hold what was acknowledged, and the next Open reads them.
+func (j *Journal) end(failed error) error {
+	if failed != nil {
+		return errors.Join(failed, j.awaitStored())
+	}
+	if err := j.storeAll(); err != nil {
+		return err
+	}
+	return guarded(func() error { return j.db.Update(closedInOrder) })
 }

@@ -193,7 +193,7 @@ func TestRandomWritesMatchAModel(t *testing.T) {
 func TestAFailedCommitPoisonsTheJournal(t *testing.T) {
 	j := open(t, t.TempDir())
 	must(t, j.Append([]engine.Write{set("a", "1")}))
-	if err := j.db.Close(); err != nil { // as a disk that is gone
+	if err := closeLogs(j.logs); err != nil { // as a disk that is gone
 		t.Fatal(err)
 	}
 	first := j.Append([]engine.Write{set("a", "2")}).Wait()
@@ -273,9 +273,9 @@ func TestForeignFoldersAreRefusedAndLeftAlone(t *testing.T) {
 		"a newer format": {func(t *testing.T, file string) {
 			edit(t, file, func(tx *bolt.Tx) error {
 				b, err := tx.CreateBucket([]byte(formatBucket))
-				return errors.Join(err, b.Put([]byte(formatKey), []byte("2")))
+				return errors.Join(err, b.Put([]byte(formatKey), []byte("3")))
 			})
-		}, `format version "2"`},
+		}, `format version "3"`},
 		"another program's bbolt file": {func(t *testing.T, file string) {
 			edit(t, file, func(tx *bolt.Tx) error { _, err := tx.CreateBucket([]byte("theirs")); return err })
 		}, "no format version"},
