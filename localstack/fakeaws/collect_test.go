@@ -160,7 +160,7 @@ func TestACollectionEndsWithItsContext(t *testing.T) {
 // of a hub that writes and forgets for months is as large as that of its busiest
 // days.
 func TestTheFileOfAHubThatForgetsDoesNotGrow(t *testing.T) {
-	const rounds, writes, bodySize = 12, 4, 64 << 10
+	const rounds, writes, bodySize = 12, 8, 256 << 10
 	dir := t.TempDir()
 	h := openHoard(t, dir, time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC))
 	h.create()
@@ -175,8 +175,9 @@ func TestTheFileOfAHubThatForgetsDoesNotGrow(t *testing.T) {
 		sizes = append(sizes, fileSize(t, dir))
 	}
 	// Three copies of each body are there at once; bbolt frees pages one
-	// transaction late and doubles the file while it is small.
-	if last, settled := sizes[rounds-1], sizes[4]; last > settled {
+	// transaction late and doubles the file while it is small. Both logs are full by
+	// then.
+	if last, settled := sizes[rounds-1], sizes[4]; last > settled+settled/16 { // how groups fall into a log differs
 		t.Errorf("the file grows: %d", sizes)
 	}
 	t.Logf("%d bytes in all were written; the file has %d", rounds*writes*3*len(body), sizes[rounds-1])
