@@ -66,7 +66,7 @@ func (s *Store) dropPayload(ctx context.Context, messageID string, p core.Payloa
 
 // renewPayload makes a large payload as young as a new one: the bucket's
 // lifecycle counts from here. One that is gone stays so. IAM: s3:GetObject,
-// s3:PutObject.
+// s3:PutObject, s3:ListBucket.
 func (s *Store) renewPayload(ctx context.Context, messageID string, p core.Payload) error {
 	if p.JSON != nil {
 		return nil
@@ -79,7 +79,8 @@ func (s *Store) renewPayload(ctx context.Context, messageID string, p core.Paylo
 }
 
 // LoadPayloads reads large payloads, several at once and each message's once.
-// Cost: 1 S3 get a large payload. IAM: s3:GetObject.
+// Cost: 1 S3 get a large payload, and a listing where one is gone. IAM:
+// s3:GetObject, s3:ListBucket.
 func (s *Store) LoadPayloads(ctx context.Context, deliveries []core.Delivery) error {
 	var large []string
 	loaded := map[string]core.Payload{}
@@ -113,11 +114,17 @@ func (s *Store) loadPayload(ctx context.Context, messageID string, p core.Payloa
 	if s.payloads.Client == nil {
 		return p, core.Refuse(core.CodeInternal, "the hub has no bucket for large payloads")
 	}
-	out, err := s.payloads.Client.GetObject(ctx, &s3.GetObjectInput{
-		Bucket: aws.String(s.payloads.Name), Key: aws.String(payloadKey(messageID)),
-	})
-	var answer smithy.APIError
-	if errors.As(err, &answer) && answer.ErrorCode() == "NoSuchKey" {
+	in := &s3.GetObjectInput{Bucket: aws.String(s.payloads.Name), Key: aws.String(payloadKey(messageID))}
+	out, err := s.payloads.Client.GetObject(ctx, in)
+	lost := isCode(err, "NoSuchKey")
+	if isCode(err, "AccessDenied") {
+		// So S3 answers for what is not there to whoever may not list the whole
+		// bucket. A message whose payload is gone must not keep its inbox.
+		if lost, err = s.payloadIsLost(ctx, messageID); err == nil && !lost {
+			out, err = s.payloads.Client.GetObject(ctx, in)
+		}
+	}
+	if lost {
 		p.JSON, p.Lost = json.RawMessage("null"), true
 		return p, nil
 	}
@@ -130,6 +137,23 @@ func (s *Store) loadPayload(ctx context.Context, messageID string, p core.Payloa
 	}
 	p.JSON = body
 	return p, nil
+}
+
+// payloadIsLost lists what may be listed, to tell an absence from a refusal.
+func (s *Store) payloadIsLost(ctx context.Context, messageID string) (bool, error) {
+	key := payloadKey(messageID)
+	out, err := s.payloads.Client.ListObjectsV2(ctx, &s3.ListObjectsV2Input{
+		Bucket: aws.String(s.payloads.Name), Prefix: aws.String(key), MaxKeys: aws.Int32(1),
+	})
+	if err != nil {
+		return false, err
+	}
+	return len(out.Contents) == 0 || aws.ToString(out.Contents[0].Key) != key, nil
+}
+
+func isCode(err error, code string) bool {
+	var answer smithy.APIError
+	return errors.As(err, &answer) && answer.ErrorCode() == code
 }
 
 var payloadThrottles = map[string]bool{"SlowDown": true, "RequestLimitExceeded": true, "ThrottlingException": true}

@@ -63,8 +63,9 @@ type iam struct {
 	next     aws.HTTPClient
 	template *template.Template
 
-	mu   sync.Mutex
-	used map[permission]bool
+	mu      sync.Mutex
+	used    map[permission]bool
+	reading map[string]bool // functions that have asked for a payload
 }
 
 // Do implements aws.HTTPClient.
@@ -86,10 +87,25 @@ func (i *iam) Do(r *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, err := i.next.Do(r)
-	if err == nil && resp.StatusCode == http.StatusNotFound && strings.HasPrefix(needs[0].resource, bucketARN) && !strings.Contains(r.URL.Path, "/payload/") {
+	if err != nil || !strings.HasPrefix(needs[0].resource, bucketARN) {
+		return resp, err
+	}
+	if resp.StatusCode == http.StatusNotFound || needs[0].action == "s3:GetObject" && i.isFirstPayload(name, r.URL.Path) {
 		return hidden(resp), nil
 	}
-	return resp, err
+	return resp, nil
+}
+
+// isFirstPayload tells whether it is the first payload that a function reads: each
+// has to find out by itself that what it may not read is there.
+func (i *iam) isFirstPayload(name, path string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !strings.Contains(path, "/payload/") || i.reading[name] {
+		return false
+	}
+	i.reading[name] = true
+	return true
 }
 
 // hidden makes a missing object a forbidden one, as S3 does for who may not list
@@ -320,7 +336,7 @@ func openGuarded(t *testing.T) *guarded {
 	g := &guarded{t: t, aws: server, token: bootstrapToken{value: "test-token"}}
 	declared := projectTemplate(t)
 	cfg := server.Config()
-	g.iam = &iam{next: cfg.HTTPClient, template: declared, used: map[permission]bool{}}
+	g.iam = &iam{next: cfg.HTTPClient, template: declared, used: map[permission]bool{}, reading: map[string]bool{}}
 	cfg.HTTPClient = g.iam
 	client := dynamodb.NewFromConfig(cfg)
 	if _, err := provision.Table(t.Context(), client, declared.Tables[0]); err != nil {
@@ -1308,5 +1324,27 @@ func TestEveryRoleHoldsWhatLambdaItselfNeeds(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s may %v for Lambda's sake, want %v", f.LogicalID, got, want)
 		}
+	}
+}
+
+// S3 answers 403 for an object that is gone to whoever may not list its whole
+// bucket. The message stays until it expires, and those behind it are drained.
+func TestAPayloadThatIsGoneDoesNotKeepTheInbox(t *testing.T) {
+	g := openGuarded(t)
+	g.cold()
+	large := strings.Repeat("x", 10_000)
+	g.do(200, "POST", "/bridge/publish", `{"from":"b","to":"a","topic":"t","payload":"`+large+`"}`)
+	client, bucket := newS3(g.aws.Config()), aws.String(g.iam.template.Buckets[0].Name)
+	kept, err := client.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: bucket, Prefix: aws.String("payload/")})
+	if err != nil || len(kept.Contents) != 1 {
+		t.Fatalf("%v, %+v; want one payload", err, kept)
+	}
+	if _, err := client.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: bucket, Key: kept.Contents[0].Key}); err != nil {
+		t.Fatal(err)
+	}
+	g.do(200, "POST", "/bridge/publish", `{"from":"b","to":"a","topic":"t","payload":"small"}`)
+	drained := g.answer("POST", "/bridge/context", `{"agent_id":"a","auto_ack":true}`)["messages"].([]any)
+	if len(drained) != 1 || drained[0].(map[string]any)["payload"] != "small" {
+		t.Errorf("drained %v, want the message behind", drained)
 	}
 }
