@@ -56,10 +56,13 @@ load: ## Put a fleet on the hub of this machine (ARGS="-agents 200 -duration 5m 
 	go run ./localstack load $(ARGS)
 
 SOAK ?= 10m
+# Settled messages that the hub begins with, as after days of work: for each new row
+# an old one goes, so that what grows is a leak.
+HISTORY ?= 25000
 
 .PHONY: soak
 soak: ## Work a durable hub for SOAK: latency and memory by window, and an audit
-	go run ./localstack load -start -agents 50 -pause 1s -duration $(SOAK) -progress 15s
+	go run ./localstack load -start -history $(HISTORY) -agents 50 -pause 1s -duration $(SOAK) -progress 15s
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"drawbridge/localstack/bench"
@@ -32,12 +33,14 @@ afterwards, and samples its memory too.
 const (
 	maxLoadAgents   = 2000
 	maxLoadDuration = 24 * time.Hour
+	maxLoadHistory  = 1_000_000
 )
 
 // loadOptions are the flags of the command load.
 type loadOptions struct {
 	url, data string
 	start     bool
+	history   int
 	agents    int
 	duration  time.Duration
 	pause     time.Duration
@@ -51,6 +54,7 @@ func parseLoad(args []string, t terminal) (loadOptions, error) {
 	flags.StringVar(&o.url, "url", "http://127.0.0.1:27888", "`URL` of the hub")
 	flags.StringVar(&o.data, "data", ".drawbridge", "data `folder` of the hub, for its token (DRAWBRIDGE_TOKEN goes before)")
 	flags.BoolVar(&o.start, "start", false, "start a durable hub for the load alone")
+	flags.IntVar(&o.history, "history", 0, "`messages` that a hub of the load's own begins with; for every row that the fleet makes, an old one goes")
 	flags.IntVar(&o.agents, "agents", 50, "`number` of agents")
 	flags.DurationVar(&o.duration, "duration", 30*time.Second, "how `long` they work")
 	flags.DurationVar(&o.pause, "pause", 200*time.Millisecond, "how `long` an agent rests between two steps, on average")
@@ -68,6 +72,10 @@ func parseLoad(args []string, t terminal) (loadOptions, error) {
 		return o, &usageError{fmt.Sprintf("-agents must be from 2 to %d", maxLoadAgents)}
 	case o.duration <= 0 || o.duration > maxLoadDuration:
 		return o, &usageError{fmt.Sprintf("-duration must be above 0 and at most %s", maxLoadDuration)}
+	case o.history < 0 || o.history > maxLoadHistory:
+		return o, &usageError{fmt.Sprintf("-history must be from 0 to %d", maxLoadHistory)}
+	case o.history > 0 && !o.start:
+		return o, &usageError{"-history takes rows away: it goes with -start, with a hub of the load's own"}
 	case o.pause < 0 || o.every <= 0 || o.patience <= 0:
 		return o, &usageError{"-pause must not be below 0, -progress and -settle must be above"}
 	}
@@ -118,17 +126,19 @@ func putLoad(ctx context.Context, o loadOptions, hub *client.Client, own *bench.
 	if err := f.enlist(ctx); err != nil {
 		return fmt.Errorf("register the fleet: %w", err)
 	}
+	history, err := makeHistory(ctx, f, own, o.history, t.out)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(t.out, "%d agents named %s-... work for %s.\n", o.agents, f.run, o.duration)
 	watch := newWatch(f.meter, own, o, t.out)
 	working, done := context.WithTimeout(ctx, o.duration)
 	defer done()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		watch.run(working)
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { watch.run(working) })
+	beside.Go(func() { history.run(working) })
 	f.work(working)
-	<-watched
+	beside.Wait()
 	if ctx.Err() != nil {
 		return fmt.Errorf("the load was stopped: there is no audit: %w", ctx.Err())
 	}

@@ -43,9 +43,38 @@ func TestALoadEndsWithACleanAudit(t *testing.T) {
 
 func TestALoadStartsADurableHubOfItsOwn(t *testing.T) {
 	t.Setenv(asCommand, "1") // for the process that it starts
-	code, out := loaded(t, "", "-start", "-agents", "2", "-duration", "200ms", "-pause", "10ms")
-	if code != 0 || !strings.Contains(out, "Audit: ") {
+	code, out := loaded(t, "", "-start", "-history", "40", "-agents", "2", "-duration", "200ms", "-pause", "10ms")
+	if code != 0 || !strings.Contains(out, "Audit: ") || !strings.Contains(out, "A history of 40 messages") {
 		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+}
+
+func TestOfAHistoryAsManyRowsGoAsCome(t *testing.T) {
+	t.Setenv(asCommand, "1")
+	own, stop, err := ownHub(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	f := newFleet(loadOptions{agents: 2}, client.New(own.URL, own.Token, 2), "run")
+	h, err := makeHistory(t.Context(), f, own, 50, &bytes.Buffer{})
+	if err != nil || len(h.keys) != 50 {
+		t.Fatalf("%v, %d rows of it are known, want 50", err, len(h.keys))
+	}
+	for _, left := range []int{20, 0} {
+		for range 30 {
+			f.publish(t.Context(), 0, f.name(1))
+		}
+		if err := h.forget(t.Context()); err != nil || len(h.keys) != left {
+			t.Errorf("%v, %d old rows are left, want %d", err, len(h.keys), left)
+		}
+	}
+	if rows, err := own.Rows(); err != nil || rows != h.level+10 {
+		t.Errorf("%d rows, %v; want the %d from before and the 10 that were too many", rows, err, h.level)
 	}
 }
 
@@ -67,7 +96,7 @@ func TestALoadFailsWhenMessagesAreLost(t *testing.T) {
 
 func TestALoadRefusesWhatItCannotBe(t *testing.T) {
 	for _, args := range [][]string{
-		{"-agents", "1"}, {"-agents", "2001"}, {"-duration", "0s"}, {"-duration", "25h"}, {"-pause", "-1s"}, {"-progress", "0s"}, {"-settle", "0s"}, {"x"},
+		{"-history", "10"}, {"-start", "-history", "-1"}, {"-start", "-history", "1000001"}, {"-agents", "1"}, {"-agents", "2001"}, {"-duration", "0s"}, {"-duration", "25h"}, {"-pause", "-1s"}, {"-progress", "0s"}, {"-settle", "0s"}, {"x"},
 	} {
 		if code, out := loaded(t, "token", args...); code != exitUsage {
 			t.Errorf("%v: exit code %d: %s", args, code, out)

@@ -110,11 +110,11 @@ func (h *Hub) greeted(greeting string) error {
 func (h *Hub) Rows() (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	tables, err := h.aws.ListTables(ctx, &dynamodb.ListTablesInput{})
-	if err != nil || len(tables.TableNames) == 0 {
-		return 0, fmt.Errorf("find the hub's table: %w", err)
+	name, err := h.table(ctx)
+	if err != nil {
+		return 0, err
 	}
-	table, err := h.aws.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &tables.TableNames[0]})
+	table, err := h.aws.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
 	if err != nil {
 		return 0, fmt.Errorf("count the hub's rows: %w", err)
 	}

@@ -95,19 +95,91 @@ func (e *Engine) describeTimeToLive(body []byte) (answer, error) {
 	return answered(map[string]any{"TimeToLiveDescription": description}, e.barrier())
 }
 
+// A step of a collection holds the lock while it looks at so many items, and while
+// it deletes so many: requests wait no longer than for some of their own kind.
+const (
+	stepLooks    = 4096
+	stepRemovals = 256
+)
+
 // CollectExpired deletes the items of a table whose TTL attribute, a number of
 // seconds since 1970, lies in the past by the engine's clock, and returns how
 // many. Nothing else ever deletes them. It returns when the deletions are
-// durable; it costs a walk over the table under the lock.
+// durable; it costs a walk over the table, in steps under the lock.
 func (e *Engine) CollectExpired(tableName string) (int, error) {
-	count, ticket, err := e.collectExpired(tableName)
-	if err != nil || ticket == nil {
-		return count, err
+	e.mu.RLock()
+	known := e.tables[tableName] != nil
+	e.mu.RUnlock()
+	if !known {
+		return 0, namedTableNotFound(tableName)
 	}
-	if err := ticket.Wait(); err != nil {
-		return 0, fmt.Errorf("delete expired items: %w", err)
+	total := 0
+	for from, more := "", true; more; {
+		var keys []string
+		keys, from, more = e.expiredKeys(tableName, from)
+		for some := range slices.Chunk(keys, stepRemovals) {
+			count, ticket := e.removeExpired(tableName, some)
+			if ticket != nil {
+				if err := ticket.Wait(); err != nil {
+					return total, fmt.Errorf("delete expired items: %w", err)
+				}
+			}
+			total += count
+		}
 	}
-	return count, nil
+	return total, nil
+}
+
+// expiredKeys looks at some items from a key on and returns those that have
+// expired, and where to go on.
+func (e *Engine) expiredKeys(tableName, from string) (keys []string, next string, more bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	t := e.tables[tableName]
+	if t == nil || t.definition.TTLAttribute == "" {
+		return nil, "", false
+	}
+	now := e.clock()
+	looks := 0
+	t.rows.Ascend(from, func(key string, it *item) bool {
+		if looks == stepLooks {
+			next, more = key, true
+			return false
+		}
+		looks++
+		if t.hasExpired(it, now) {
+			keys = append(keys, key)
+		}
+		return true
+	})
+	return keys, next, more
+}
+
+// removeExpired deletes what still stands and has expired. TTL deletions are free of
+// write units.
+func (e *Engine) removeExpired(tableName string, keys []string) (int, engine.Ticket) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.tables[tableName]
+	if t == nil {
+		return 0, nil
+	}
+	now := e.clock()
+	var changes []change
+	for _, key := range keys {
+		if it, ok := t.rows.Get(key); ok && t.hasExpired(it, now) {
+			changes = append(changes, change{table: t, key: key, before: it})
+		}
+	}
+	return len(changes), e.commit(changes, &usages{})
+}
+
+func (t *table) hasExpired(it *item, now time.Time) bool {
+	if t.definition.TTLAttribute == "" {
+		return false
+	}
+	v, ok := it.get(t.definition.TTLAttribute)
+	return ok && expired(v, now)
 }
 
 // CollectAllExpired is CollectExpired for every table, one after the other. When
@@ -132,29 +204,6 @@ func (e *Engine) CollectAllExpired(ctx context.Context) (int, error) {
 		}
 	}
 	return total, nil
-}
-
-func (e *Engine) collectExpired(tableName string) (int, engine.Ticket, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t := e.tables[tableName]
-	if t == nil {
-		return 0, nil, namedTableNotFound(tableName)
-	}
-	name := t.definition.TTLAttribute
-	if name == "" {
-		return 0, nil, nil
-	}
-	now := e.clock()
-	var changes []change
-	t.rows.Scan(func(key string, it *item) bool {
-		if v, ok := it.get(name); ok && expired(v, now) {
-			changes = append(changes, change{table: t, key: key, before: it})
-		}
-		return true
-	})
-	// TTL deletions are free of write units.
-	return len(changes), e.commit(changes, &usages{}), nil
 }
 
 func expired(v value, now time.Time) bool {

@@ -65,6 +65,49 @@ func TestExpiredItemsStayUntilTheyAreCollected(t *testing.T) {
 	}
 }
 
+// A collection goes in steps: each has its end, and those behind it are found.
+func TestACollectionOfManyItemsLeavesNoneAndTakesNoOther(t *testing.T) {
+	f := newFixture(t)
+	f.createMain()
+	f.do("UpdateTimeToLive", `{"TableName": "main", "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}`)
+	const expired, kept = stepLooks + 3*stepRemovals, 2 * stepRemovals
+	past, future := f.time().Unix()-10, f.time().Unix()+10
+	for i := range expired + kept {
+		at := past
+		if i%(expired/kept) == 0 && i/(expired/kept) < kept {
+			at = future
+		}
+		f.put("p", fmt.Sprintf("%06d", i), fmt.Sprintf(`"ttl": {"N": "%d"}`, at))
+	}
+	if n, err := f.CollectExpired("main"); n != expired || err != nil {
+		t.Errorf("collected %d, %v; want %d", n, err, expired)
+	}
+	if left := f.tables["main"].rows.Len(); left != kept {
+		t.Errorf("%d are left, want %d", left, kept)
+	}
+	f.pass(11 * time.Second)
+	if n, err := f.CollectExpired("main"); n != kept || err != nil {
+		t.Errorf("collected %d later, %v; want %d", n, err, kept)
+	}
+}
+
+// BenchmarkCollectExpired goes through a table in which nothing has expired.
+func BenchmarkCollectExpired(b *testing.B) {
+	const items = 100_000
+	f := newFixture(b)
+	f.createMain()
+	f.do("UpdateTimeToLive", `{"TableName": "main", "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}`)
+	for i := range items {
+		f.do("PutItem", `{"Item": `+benchmarkItem(i)+`, "TableName": "main"}`)
+	}
+	for b.Loop() {
+		if n, err := f.CollectExpired("main"); n != 0 || err != nil {
+			b.Fatal(n, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/items, "ns/item")
+}
+
 func TestExpiredItemsOfEveryTableAreCollected(t *testing.T) {
 	f := newFixture(t)
 	f.createMain()

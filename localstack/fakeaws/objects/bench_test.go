@@ -117,7 +117,7 @@ func BenchmarkOpen100000(b *testing.B) {
 }
 
 // BenchmarkCollectExpired goes through a bucket in which nothing has expired,
-// as a hub does hourly.
+// as a hub does every minute.
 func BenchmarkCollectExpired(b *testing.B) {
 	const keys = 100_000
 	bn := newBench(b)
