@@ -2,6 +2,7 @@ package ddb
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -185,9 +186,12 @@ func (s *Store) ReadRecord(ctx context.Context, messageID string) (core.Delivery
 // recipient, 1 for one that has it already; the puts run at once, 64 at most.
 // IAM: PutItem.
 func (s *Store) Deliver(ctx context.Context, record core.Delivery) error {
+	pending := core.Delivery{Message: record.Message, State: core.DeliveryPending}
+	content := contentItem(pending)
 	return boundedParallel(len(record.Recipients), fanoutParallel, func(i int) error {
-		d := core.Delivery{Message: record.Message, Inbox: record.Recipients[i], State: core.DeliveryPending}
-		_, _, err := s.put(ctx, deliveryItem(d), "attribute_not_exists(pk)", nil)
+		d := pending
+		d.Inbox = record.Recipients[i]
+		_, _, err := s.put(ctx, delivered(maps.Clone(content), d), "attribute_not_exists(pk)", nil)
 		return err
 	})
 }

@@ -48,8 +48,12 @@ const (
 
 // deliveryItem encodes a delivery or a record with the index entries of its
 // state.
-func deliveryItem(d core.Delivery) item {
-	it := messageItem(deliveryKey(d.Inbox, d.ID), d)
+func deliveryItem(d core.Delivery) item { return delivered(contentItem(d), d) }
+
+// delivered takes the content of a message and makes it the item of one delivery.
+// For another one it takes a copy.
+func delivered(content item, d core.Delivery) item {
+	it := addressed(content, deliveryKey(d.Inbox, d.ID), d)
 	it[listPK] = text(tracePartition(d.TraceID, shardOf(d.ID+d.Inbox, traceShards)))
 	it[listSK] = text(dueKey(d.CreatedAt, d.ID+"#"+recipient(d)))
 	partition, deadline := dueEntry(d)
@@ -90,15 +94,31 @@ func dueEntry(d core.Delivery) (partition, deadline string) {
 
 // messageItem encodes everything of a delivery but its index entries. What is
 // zero is left out.
-func messageItem(k key, d core.Delivery) item {
-	it := k.item()
+func messageItem(k key, d core.Delivery) item { return addressed(contentItem(d), k, d) }
+
+// addressed adds what depends on the inbox.
+func addressed(it item, k key, d core.Delivery) item {
+	it[pk], it[sk] = text(k.pk), text(k.sk)
+	if d.To != d.Inbox { // else the key tells it
+		it[toAttr] = text(d.To)
+	}
+	if d.RoleKeyWire != wireOfInbox(d.Inbox) {
+		it[roleAttr] = text(d.RoleKeyWire)
+	}
+	return it
+}
+
+// deliveryAttributes are about as many as a delivery has.
+const deliveryAttributes = 24
+
+// contentItem encodes what all deliveries of a message have in common, and the
+// state.
+func contentItem(d core.Delivery) item {
+	it := make(item, deliveryAttributes)
 	it[deliveryStateAttr] = text(string(d.State))
 	it[messageIDAttr] = text(d.ID)
 	it[messageTypeAttr] = text(string(d.Type))
 	it[fromAttr] = text(d.From)
-	if d.To != d.Inbox { // else the key tells it
-		it[toAttr] = text(d.To)
-	}
 	it[topicAttr] = text(d.Topic)
 	it[priorityAttr] = number(d.Priority)
 	it[ttlAttr] = number(d.TTL.Milliseconds())
@@ -107,9 +127,6 @@ func messageItem(k key, d core.Delivery) item {
 	it[correlationAttr] = text(d.CorrelationID)
 	it[traceAttr] = text(d.TraceID)
 	putPayload(it, d.Payload)
-	if d.RoleKeyWire != wireOfInbox(d.Inbox) {
-		it[roleAttr] = text(d.RoleKeyWire)
-	}
 	putTexts(it, map[string]string{
 		receiptAttr: d.Receipt, lastErrorAttr: d.LastError, reasonAttr: string(d.Reason),
 	})
