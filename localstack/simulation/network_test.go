@@ -77,6 +77,13 @@ func (n *network) carry(c *call, s sent, m misfortune) (*http.Response, error) {
 		return n.exchange(c, s, "")
 	}
 	c.troubled = true
+	// Whoever has asked for nothing yet may be waiting for what this call reads for
+	// the whole process, its token or the identity, and is told what comes of it.
+	for _, other := range n.w.calls {
+		if other.instance == c.instance && other.requests == 0 {
+			other.troubled = true
+		}
+	}
 	if m.late {
 		n.late = append(n.late, lateRequest{sent: s, call: c, at: n.w.now()})
 		n.w.trace.addf("%s %s: under way, given up", c.name, s.head())

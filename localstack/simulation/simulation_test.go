@@ -57,12 +57,12 @@ func seeds(t *testing.T) []uint64 {
 	return all
 }
 
-// tellingSeeds found something once, of the product or of the audit: the last two a
+// tellingSeeds found something once, of the product or of the audit: two a
 // message that was taken and told to nobody, and an archive queue that called an
 // absent answer a fault of its own.
 var tellingSeeds = []uint64{
 	695568909, 81681226, 42997569, 250302523, 419173904, 761265952, 980431406, 663762274, 978348893, 349984179,
-	435810029, 330762118, 802566388,
+	435810029, 330762118, 802566388, 507967250,
 }
 
 // regressions are runs that found something. They show it only as long as the
