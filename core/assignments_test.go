@@ -488,7 +488,7 @@ func TestAReportMeetsTheAttemptThatItNames(t *testing.T) {
 		{"the same of another attempt", nil, two, "failed", core.CodeAssignAttemptMismatch, false, false, 2},
 		{"the same after a retry", func(j *core.Job) { j.Status, j.Attempt, j.EndedBy = core.JobRunning, 2, "" }, one, "failed", "", true, true, 0},
 		{"another after a retry", func(j *core.Job) { j.Status, j.Attempt, j.EndedBy = core.JobRunning, 2, "" }, one, "succeeded", core.CodeAssignAttemptMismatch, false, false, 1},
-		{"the same without an attempt after a retry", func(j *core.Job) { j.Status, j.Attempt, j.EndedBy, j.Deadline = core.JobRunning, 2, "", 1<<50 },
+		{"the same without an attempt after a retry", func(j *core.Job) { j.Status, j.Attempt, j.EndedBy = core.JobRunning, 2, "" },
 			core.Opt[int64]{}, "failed", "", false, false, 0},
 		{"the same without an attempt, of a retry that was cancelled", func(j *core.Job) { j.Attempt, j.EndedBy = 2, core.EndedByCancel },
 			core.Opt[int64]{}, "failed", core.CodeAssignAlreadyFinal, false, false, 2},
@@ -496,7 +496,7 @@ func TestAReportMeetsTheAttemptThatItNames(t *testing.T) {
 			core.Opt[int64]{}, "failed", core.CodeAssignAlreadyFinal, false, false, 0},
 		{"one of a cancelled job", func(j *core.Job) { j.EndedBy, j.Reported = core.EndedByCancel, core.JobReportMark{} }, one, "succeeded", core.CodeAssignAlreadyFinal, false, false, 1},
 		{"one of a job that runs", func(j *core.Job) {
-			j.Status, j.EndedBy, j.Reported, j.Deadline = core.JobRunning, "", core.JobReportMark{}, 1<<50
+			j.Status, j.EndedBy, j.Reported = core.JobRunning, "", core.JobReportMark{}
 		}, one, "succeeded", "", false, false, 0},
 	} {
 		w := newWorkbench(t)
@@ -506,7 +506,7 @@ func TestAReportMeetsTheAttemptThatItNames(t *testing.T) {
 		if test.change != nil {
 			test.change(&ended)
 		}
-		if ended.Status == core.JobRunning && ended.Deadline == 0 {
+		if !ended.Status.Final() {
 			ended.Deadline = w.start.Add(time.Hour)
 		}
 		w.jobs.jobs["j"] = ended

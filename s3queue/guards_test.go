@@ -224,7 +224,7 @@ func TestAnImportOfWhatIsThereLeavesNoKeys(t *testing.T) {
 
 // A copy that reads a job whose document went away since it was listed has nothing
 // to copy, and that is no failure.
-func TestAJobThatIsRemovedWhileTheQueueIsReadIsSkipped(t *testing.T) {
+func TestAJobThatGoesAwayWhileTheQueueIsReadIsSkipped(t *testing.T) {
 	for name, run := range map[string]func(*Queue) (Copied, error){
 		"export": func(q *Queue) (Copied, error) {
 			return q.Export(t.Context(), func(string, []byte) error { return nil })
@@ -262,8 +262,8 @@ func TestAJobThatWasAnothersForAMomentIsEnqueuedAllTheSame(t *testing.T) {
 
 // A removal has marked its job when an operator retries it: the job stays, and
 // whoever removes it is told.
-func TestAJobThatIsRetriedWhileItIsRemovedStays(t *testing.T) {
-	b := newBed(t)
+func TestARetryBetweenTheStepsOfARemovalKeepsTheJob(t *testing.T) {
+	b := newEmbedded(t)
 	q := b.queue(b.config.HTTPClient)
 	job := b.enqueue(q, request("x", 1))
 	_, err := b.meets(sends(http.MethodDelete, jobPrefix), func() { _, err := q.Retry(t.Context(), job.ID); b.must(err) }).Remove(t.Context(), job.ID)
@@ -277,7 +277,7 @@ func TestAJobThatIsRetriedWhileItIsRemovedStays(t *testing.T) {
 
 // An answer to a removal that got lost is asked for again, and there is nothing.
 func TestARemovalWhoseAnswerIsLostIsOne(t *testing.T) {
-	b := newBed(t)
+	b := newEmbedded(t)
 	n := newNetwork(b.config.HTTPClient)
 	q := b.queue(n)
 	job := b.enqueue(q, request("x", 1))
