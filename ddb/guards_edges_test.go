@@ -48,6 +48,24 @@ func TestASaveThatOthersHoldUpIsRefusedOrLooksAgain(t *testing.T) {
 	}
 }
 
+// What others hold up may have been done before, by a request whose answer was lost:
+// then whoever asked looks, and is told so.
+func TestASaveWhoseAnswerIsLostAndThatOthersThenHoldUpIsFound(t *testing.T) {
+	w := newWorld(t)
+	w.onlineAgent(t, "s")
+	lost := w.aws.Faults().Add(fakeaws.Rule{Op: "TransactWriteItems", Count: 1, Action: fakeaws.DropResponse()})
+	held := w.aws.Faults().Add(fakeaws.Rule{Op: "TransactWriteItems", After: 1, Action: fakeaws.TransactionConflict()})
+	saved, err := w.saveJob(t, guardJob(func(*core.Job) {}), "first", func(c *core.JobChange) {
+		c.Fence = core.Some(core.AgentFence{AgentID: "s", Generation: 1})
+	})
+	if lost.Hits() != 1 || held.Hits() < 2 || w.stored(t, "job#j", "job") == nil {
+		t.Fatalf("%d answers were lost, %d requests held up", lost.Hits(), held.Hits())
+	}
+	if err != nil || !saved.Done || !saved.Replayed {
+		t.Errorf("%+v, %v", saved, err)
+	}
+}
+
 // What is kept apart of a new job that was refused goes; of a change that lost a
 // race it stays, because the winner may refer to it.
 func TestOnlyANewJobThatIsRefusedTakesWhatIsKeptApartWithIt(t *testing.T) {
