@@ -81,6 +81,9 @@ func (t *Tables) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItem
 // TransactWriteItems is that of *dynamodb.Client: without a token it gets one, so
 // that a transaction sent again is recognised.
 func (t *Tables) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, options ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	if in == nil {
+		in = &dynamodb.TransactWriteItemsInput{}
+	}
 	if in.ClientRequestToken == nil {
 		tokened := *in
 		tokened.ClientRequestToken = aws.String(uuid.NewString())
@@ -101,9 +104,16 @@ var (
 	transactWriteItems = smithy.NewOperationSchema(schemas.TransactWriteItems, schemas.TransactWriteItemsInput, schemas.TransactWriteItemsOutput)
 )
 
-// ask makes one request, with its retries, and fills out in.
-func ask[In smithy.Serializable, Out smithy.Deserializable](ctx context.Context, t *Tables, operation *smithy.OperationSchema, in In, out Out, options []func(*dynamodb.Options)) (Out, error) {
+// ask makes one request, with its retries, and fills out in. An input that is nil is
+// an empty one, as to the SDK.
+func ask[I any, In interface {
+	*I
+	smithy.Serializable
+}, Out smithy.Deserializable](ctx context.Context, t *Tables, operation *smithy.OperationSchema, in In, out Out, options []func(*dynamodb.Options)) (Out, error) {
 	var none Out
+	if in == nil {
+		in = new(I)
+	}
 	o := t.options
 	o.APIOptions = o.APIOptions[:len(o.APIOptions):len(o.APIOptions)]
 	for _, option := range options {
@@ -144,7 +154,8 @@ func (w *wire) install(stack *middleware.Stack, o dynamodb.Options) error {
 }
 
 // firstAttempt makes the first attempt without the SDK's loop around it: most
-// requests have no other. One that fails is the loop's first.
+// requests have no other. One that fails is the loop's first. Of the SDK's adaptive
+// mode, which delays first attempts too, it knows nothing.
 type firstAttempt struct{ retryer aws.Retryer }
 
 // ID is that of the SDK's loop, which others insert themselves behind.
@@ -153,17 +164,34 @@ func (firstAttempt) ID() string { return "Retry" }
 func (f firstAttempt) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	out, metadata, err := next.HandleFinalize(ctx, in)
 	if err == nil {
+		_ = f.retryer.GetInitialToken()(nil) // pays for retries to come; the loop too drops this error
 		return out, metadata, nil
 	}
-	first := true
-	return retry.NewAttemptMiddleware(f.retryer, smithyhttp.RequestCloner).HandleFinalize(ctx, in,
+	loop := &loopContext{Context: ctx}
+	return retry.NewAttemptMiddleware(f.retryer, smithyhttp.RequestCloner).HandleFinalize(loop, in,
 		middleware.FinalizeHandlerFunc(func(ctx context.Context, in middleware.FinalizeInput) (middleware.FinalizeOutput, middleware.Metadata, error) {
-			if first {
-				first = false
+			if !loop.begun {
+				loop.begun = true
 				return out, metadata, err
 			}
 			return next.HandleFinalize(ctx, in)
 		}))
+}
+
+// A loopContext has no end until the loop has taken over the attempt that was made:
+// with a context that ended meanwhile it would not look at it, and the caller not
+// learn what was answered.
+type loopContext struct {
+	context.Context //nolint:containedctx // it is a context
+
+	begun bool
+}
+
+func (c *loopContext) Done() <-chan struct{} {
+	if !c.begun {
+		return nil
+	}
+	return c.Context.Done()
 }
 
 // exchange is one attempt. Its errors are those of the SDK's HTTP client.
@@ -207,20 +235,21 @@ func (w *wire) hand(ctx context.Context, r *smithyhttp.Request) (*smithyhttp.Res
 		return nil, errClosed
 	}
 	defer s.underWay.Done()
-	var rep reply
 	resp, done, err := s.direct(ctx, w.operation.ID().Name, w.in, w.out)
+	rep := reply{Response: resp}
+	if err == nil && !done {
+		rep, err = w.send(ctx, r)
+	}
+	if err == nil {
+		err = ctx.Err() // whoever has given up is not answered
+	}
 	switch {
 	case err != nil:
 		return nil, err
 	case done && resp.Body == nil:
 		return nil, nil
 	case done:
-		rep = reply{Response: resp}
 		finish(&rep.Response, r.Request, awsJSON, s.ids.next())
-	default:
-		if rep, err = w.send(ctx, r); err != nil {
-			return nil, err
-		}
 	}
 	answer, err := received(r.Request, &rep) //nolint:bodyclose // whoever reads the answer closes it
 	if err != nil {
@@ -239,11 +268,7 @@ func (w *wire) send(ctx context.Context, r *smithyhttp.Request) (reply, error) {
 	if err != nil {
 		return reply{}, &smithy.SerializationError{Err: err}
 	}
-	rep, err := w.tables.server.answer(ctx, r.Request, body, tagOf(ctx), w.tables.server.options.AccessKey)
-	if err == nil {
-		err = ctx.Err()
-	}
-	return rep, err
+	return w.tables.server.answer(ctx, r.Request, body, tagOf(ctx), w.tables.server.options.AccessKey)
 }
 
 // direct carries a request out without its wire form. It is false, and nothing was
@@ -271,9 +296,7 @@ func (s *Server) direct(ctx context.Context, operation string, in, out any) (eng
 	default:
 		failed := storageFailure(awsJSON, err)
 		code, err = failed.code, nil
-		usage := resp.Usage
 		resp = failed.response(awsJSON, nil, requestID{})
-		resp.Usage = usage
 	}
 	reading.end(&engine.Call{Service: "dynamodb", Op: operation}, code, resp.Usage)
 	return resp, true, err

@@ -207,7 +207,6 @@ func (c *converter) batchGetItem(e *Engine, in *dynamodb.BatchGetItemInput, out 
 			projection: c.text(wanted.ProjectionExpression), placeholders: c.placeholders(wanted.ExpressionAttributeNames, nil),
 		}
 		for i, k := range wanted.Keys {
-			c.refuseIf(k == nil)
 			t.keys[i] = c.attributes(k, 0)
 		}
 		b.tables = append(b.tables, t)
@@ -306,40 +305,51 @@ func (c *converter) query(e *Engine, in *dynamodb.QueryInput, out any) func() (a
 func (c *converter) putItem(e *Engine, in *dynamodb.PutItemInput, out any) func() (answer, error) {
 	c.refuseIf(in.ConditionalOperator != "" || in.Expected != nil)
 	w := c.write(writePut, in.TableName, in.Item, in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
-	w.returnValues, w.capacity, w.metrics = enum(c, in.ReturnValues), enum(c, in.ReturnConsumedCapacity), enum(c, in.ReturnItemCollectionMetrics)
-	return func() (answer, error) {
-		result, returned, err := e.writeDirect(w)
-		if o, ok := out.(*dynamodb.PutItemOutput); ok && err == nil {
-			*o = dynamodb.PutItemOutput{Attributes: returned, ConsumedCapacity: result.usages.first(w.capacity)}
+	return c.single(e, w, in.ReturnValues, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, func(returned map[string]types.AttributeValue, capacity *types.ConsumedCapacity) {
+		if o, ok := out.(*dynamodb.PutItemOutput); ok {
+			*o = dynamodb.PutItemOutput{Attributes: returned, ConsumedCapacity: capacity}
 		}
-		return result, err
-	}
+	})
 }
 
 func (c *converter) updateItem(e *Engine, in *dynamodb.UpdateItemInput, out any) func() (answer, error) {
 	c.refuseIf(in.AttributeUpdates != nil || in.ConditionalOperator != "" || in.Expected != nil)
 	w := c.write(writeUpdate, in.TableName, in.Key, in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
 	w.update = c.text(in.UpdateExpression)
-	w.returnValues, w.capacity, w.metrics = enum(c, in.ReturnValues), enum(c, in.ReturnConsumedCapacity), enum(c, in.ReturnItemCollectionMetrics)
-	return func() (answer, error) {
-		result, returned, err := e.writeDirect(w)
-		if o, ok := out.(*dynamodb.UpdateItemOutput); ok && err == nil {
-			*o = dynamodb.UpdateItemOutput{Attributes: returned, ConsumedCapacity: result.usages.first(w.capacity)}
+	return c.single(e, w, in.ReturnValues, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, func(returned map[string]types.AttributeValue, capacity *types.ConsumedCapacity) {
+		if o, ok := out.(*dynamodb.UpdateItemOutput); ok {
+			*o = dynamodb.UpdateItemOutput{Attributes: returned, ConsumedCapacity: capacity}
 		}
-		return result, err
-	}
+	})
 }
 
 func (c *converter) deleteItem(e *Engine, in *dynamodb.DeleteItemInput, out any) func() (answer, error) {
 	c.refuseIf(in.ConditionalOperator != "" || in.Expected != nil)
 	w := c.write(writeDelete, in.TableName, in.Key, in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
-	w.returnValues, w.capacity, w.metrics = enum(c, in.ReturnValues), enum(c, in.ReturnConsumedCapacity), enum(c, in.ReturnItemCollectionMetrics)
-	return func() (answer, error) {
-		result, returned, err := e.writeDirect(w)
-		if o, ok := out.(*dynamodb.DeleteItemOutput); ok && err == nil {
-			*o = dynamodb.DeleteItemOutput{Attributes: returned, ConsumedCapacity: result.usages.first(w.capacity)}
+	return c.single(e, w, in.ReturnValues, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, func(returned map[string]types.AttributeValue, capacity *types.ConsumedCapacity) {
+		if o, ok := out.(*dynamodb.DeleteItemOutput); ok {
+			*o = dynamodb.DeleteItemOutput{Attributes: returned, ConsumedCapacity: capacity}
 		}
-		return result, err
+	})
+}
+
+// single returns what carries a request for a single item out; fill gets what it
+// returns.
+func (c *converter) single(e *Engine, w *writeRequest, values types.ReturnValue, capacity types.ReturnConsumedCapacity, metrics types.ReturnItemCollectionMetrics,
+	fill func(map[string]types.AttributeValue, *types.ConsumedCapacity),
+) func() (answer, error) {
+	w.returnValues, w.capacity, w.metrics = enum(c, values), enum(c, capacity), enum(c, metrics)
+	return func() (answer, error) {
+		result, done, err := e.writePrepared(w)
+		if err != nil {
+			return result, err
+		}
+		var returned map[string]types.AttributeValue
+		if attributes := w.returned(done); len(attributes) > 0 {
+			returned = attributeValues(attributes)
+		}
+		fill(returned, result.usages.first(w.capacity))
+		return result, nil
 	}
 }
 
@@ -350,18 +360,6 @@ func (c *converter) write(k writeKind, table *string, item map[string]types.Attr
 		kind: k, table: c.text(table), attributes: c.attributes(item, 0), hasItem: item != nil, condition: c.text(condition),
 		placeholders: c.placeholders(names, values), onFailure: enum(c, onFailure),
 	}
-}
-
-// writeDirect carries a write out and gives what it returns.
-func (e *Engine) writeDirect(w *writeRequest) (answer, map[string]types.AttributeValue, error) {
-	result, done, err := e.writePrepared(w)
-	if err != nil {
-		return result, nil, err
-	}
-	if returned := w.returned(done); len(returned) > 0 {
-		return result, attributeValues(returned), nil
-	}
-	return result, nil, nil
 }
 
 func (c *converter) transactWriteItems(e *Engine, in *dynamodb.TransactWriteItemsInput, out any) func() (answer, error) {
