@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"drawbridge/localstack/fakeaws/engine"
 )
@@ -35,6 +37,46 @@ func TestADamagedFileIsAnErrorAndNoCrash(t *testing.T) {
 		}
 		if err := readDamaged(t, damaged); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Errorf("round %d: %v, want ErrDamaged", round, err)
+		}
+	}
+}
+
+// A file that loses its end while it is used is an error too, and Close does not wait
+// for what bbolt then holds. The logs keep what was acknowledged.
+func TestADataFileThatIsCutWhileUsedIsAnErrorAndNoHang(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a file that is mapped cannot be cut")
+	}
+	for _, kept := range []int64{0, 4096, 3 * 4096} {
+		dir := t.TempDir()
+		j, err := Open(dir) // it is closed below, once
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(t, j.Append([]engine.Write{set("a", strings.Repeat("v", 20_000))}))
+		load(t, j, "s")
+		must(t, j.Append([]engine.Write{set("b", "1")}))
+		if err := os.Truncate(filepath.Join(dir, dataFile), kept); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			err := j.Load("s", func(string, []byte) error { return nil })
+			if err == nil {
+				err = errors.New("Load read a file that is gone")
+			}
+			if closed := j.Close(); !errors.Is(closed, ErrDamaged) {
+				err = fmt.Errorf("Close: %v, want ErrDamaged", closed)
+			}
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, ErrDamaged) {
+				t.Errorf("cut to %d bytes: %v, want ErrDamaged", kept, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("cut to %d bytes: Close hangs", kept)
 		}
 	}
 }

@@ -14,7 +14,10 @@
 // (ErrDamaged) where that is met, and ends no process: a data file that lost
 // its end or whose pages were overwritten, a log that is gone, an entry of a
 // log that is not the last one. Entries of logs have checksums; pages of bbolt
-// have none, so that damage inside of a value may go unnoticed.
+// have none, so that damage inside of a value may go unnoticed. So may a log that is
+// replaced by an older copy of it, or lost its end: what is gone then cannot be told
+// from what was never written. That a sector which is written while the power goes is
+// the old one or the new one is assumed of the disk.
 //
 // # Group commit
 //

@@ -34,17 +34,23 @@ const (
 )
 
 // folder is the data folder held by this process.
-type folder struct{ dir string }
+type folder struct {
+	dir     string
+	openLog func(path string, flags int) (stableFile, error) // tests have a disk that forgets
+	stuck   bool                                             // closing the data file would wait for ever
+}
 
 // Open takes the folder, which is made when it is absent, and returns its
 // journal. A folder in use, of another format version, not a journal's or with
 // a damaged file (ErrDamaged) is refused at once and left as it is; a damaged
 // one may stay locked until the process ends.
-func Open(dir string) (*Journal, error) {
+func Open(dir string) (*Journal, error) { return openOn(dir, openFile) }
+
+func openOn(dir string, openLog func(string, int) (stableFile, error)) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder: %w", err)
 	}
-	f := &folder{dir: dir}
+	f := &folder{dir: dir, openLog: openLog}
 	db, err := f.take()
 	if err != nil {
 		return nil, err
@@ -92,7 +98,7 @@ func (j *Journal) begin() error {
 	if err := syncFolder(j.folder.dir); err != nil { // the logs' names
 		return err
 	}
-	return guarded(func() error { return j.db.Update(openedForUse) })
+	return j.folder.update(j.db, openedForUse)
 }
 
 func openedForUse(tx *bolt.Tx) error {
@@ -170,13 +176,11 @@ func (f *folder) take() (*bolt.DB, error) {
 // prepare checks or writes the format version, names this process as the
 // holder, and makes the files' names themselves survive a loss of power.
 func (f *folder) prepare(db *bolt.DB) error {
-	check := func() error {
-		if err := checkLength(db); err != nil {
-			return err
-		}
-		return db.Update(checkFormat)
+	err := guarded(func() error { return checkLength(db) })
+	if err == nil {
+		err = f.update(db, checkFormat)
 	}
-	if err := guarded(check); err != nil {
+	if err != nil {
 		return fmt.Errorf("the folder %s: %w", f.dir, err)
 	}
 	if err := os.WriteFile(filepath.Join(f.dir, pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
@@ -188,6 +192,14 @@ func (f *folder) prepare(db *bolt.DB) error {
 		}
 	}
 	return nil
+}
+
+// update writes to the data file; damage is an error. A transaction that met damage
+// could not be taken back perhaps, and then holds the file's lock for writing.
+func (f *folder) update(db *bolt.DB, fn func(*bolt.Tx) error) error {
+	err := guarded(func() error { return db.Update(fn) })
+	f.stuck = f.stuck || errors.Is(err, ErrDamaged)
+	return err
 }
 
 func checkFormat(tx *bolt.Tx) error {
@@ -222,8 +234,12 @@ func (f *folder) holder() string {
 }
 
 // release gives the folder up. The name of the holder goes first: afterwards
-// it could be the next holder's.
+// it could be the next holder's. A data file whose lock for writing is held cannot
+// be closed: it stays this process's.
 func (f *folder) release(db *bolt.DB) error {
+	if f.stuck {
+		return nil
+	}
 	err := os.Remove(filepath.Join(f.dir, pidFile))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil

@@ -40,6 +40,8 @@ type Journal struct {
 	err        error     // once set, nothing more is acknowledged
 	closing    bool
 	stopped    chan struct{} // closed when the committer has ended
+	closed     sync.Once
+	closeErr   error // what Close returns
 }
 
 var _ engine.Journal = (*Journal)(nil)
@@ -261,10 +263,8 @@ func (j *Journal) store(writes map[record][]byte, sequence uint64) error {
 	records := slices.SortedFunc(maps.Keys(writes), func(a, b record) int {
 		return cmp.Or(strings.Compare(a.space, b.space), strings.Compare(a.key, b.key))
 	})
-	return guarded(func() error {
-		return j.db.Update(func(tx *bolt.Tx) error {
-			return errors.Join(writeTo(tx, records, writes), putNumber(tx.Bucket([]byte(formatBucket)), storedKey, sequence))
-		})
+	return j.folder.update(j.db, func(tx *bolt.Tx) error {
+		return errors.Join(writeTo(tx, records, writes), putNumber(tx.Bucket([]byte(formatBucket)), storedKey, sequence))
 	})
 }
 
@@ -332,7 +332,8 @@ func (j *Journal) pending(r record) (value []byte, ok bool) {
 }
 
 // Load implements engine.Journal. It first brings everything appended so far into
-// the data file. fn must not wait for a ticket: a commit may need to wait for Load.
+// the data file. fn must not wait for a ticket, nor call Read or Load: a commit may need
+// to wait for Load, and later readers for that commit.
 func (j *Journal) Load(space string, fn func(key string, value []byte) error) error {
 	if err := j.storing().Wait(); err != nil {
 		return err
@@ -366,23 +367,22 @@ func (j *Journal) view(fn func(tx *bolt.Tx) error) error {
 	return guarded(func() error { return j.db.View(fn) })
 }
 
-// Close makes stable what was appended and gives the folder up. It returns the
-// error of a commit that failed since Open.
+// Close makes stable what was appended and gives the folder up; one that met damage
+// may stay locked until the process ends. It returns the error of a commit that failed
+// since Open. Every call returns when the first is done, and what it returns.
 func (j *Journal) Close() error {
 	j.mu.Lock()
-	if j.closing {
-		j.mu.Unlock()
-		<-j.stopped
-		return nil
-	}
 	j.closing = true
 	j.work.Signal()
 	j.mu.Unlock()
 	<-j.stopped
-	j.mu.Lock()
-	failed := j.err
-	j.mu.Unlock()
-	return errors.Join(j.end(failed), closeLogs(j.logs), j.folder.release(j.db))
+	j.closed.Do(func() {
+		j.mu.Lock()
+		failed := j.err
+		j.mu.Unlock()
+		j.closeErr = errors.Join(j.end(failed), closeLogs(j.logs), j.folder.release(j.db))
+	})
+	return j.closeErr
 }
 
 // end leaves all in the data file. After a failure the logs stay as they are: they
@@ -394,5 +394,5 @@ func (j *Journal) end(failed error) error {
 	if err := j.storeAll(); err != nil {
 		return err
 	}
-	return guarded(func() error { return j.db.Update(closedInOrder) })
+	return j.folder.update(j.db, closedInOrder)
 }

@@ -265,6 +265,35 @@ func TestAClosedJournalAcknowledgesNothing(t *testing.T) {
 	}
 }
 
+// Who closes while another one does is not sent on before the folder is given up.
+func TestEveryCloseReturnsWhenTheFolderIsGivenUp(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	must(t, j.Append([]engine.Write{set("a", strings.Repeat("v", maxEntry/2))}))
+	var closing sync.WaitGroup
+	for range 4 {
+		closing.Go(func() {
+			if err := j.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(filepath.Join(dir, pidFile)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("Close returned, and the holder's name is still there: %v", err)
+			}
+		})
+	}
+	closing.Wait()
+
+	j = open(t, dir)
+	if err := closeLogs(j.logs); err != nil { // as a disk that is gone
+		t.Fatal(err)
+	}
+	_ = j.Append([]engine.Write{set("a", "2")}).Wait() // TestAFailedCommitPoisonsTheJournal
+	first, second := j.Close(), j.Close()
+	if first == nil || !errors.Is(second, first) {
+		t.Errorf("the first Close: %v, the second: %v; want the same error", first, second)
+	}
+}
+
 func TestForeignFoldersAreRefusedAndLeftAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T, file string)

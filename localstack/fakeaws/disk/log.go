@@ -46,7 +46,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Numbers are big endian. A write is its space, key and value, each behind its
 // length as a varint; the value's length has one added, and is 0 for a deletion.
 type logFile struct {
-	file *os.File
+	file stableFile
 	size int64  // where the next entry goes; the committer's
 	last uint64 // sequence of the last entry; the committer's
 	// writes are what its entries come to, until they are in the data file.
@@ -54,12 +54,30 @@ type logFile struct {
 	writes map[record][]byte
 }
 
+// A stableFile is a file whose Sync makes its data and its length stable.
+type stableFile interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Name() string
+	Sync() error
+}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Sync() error { return syncData(f.File) }
+
+func openFile(path string, flags int) (stableFile, error) {
+	file, err := os.OpenFile(path, flags, 0o600)
+	return osFile{file}, err
+}
+
 // append writes an entry and makes it stable.
 func (l *logFile) append(entry []byte, sequence uint64) error {
 	if _, err := l.file.WriteAt(entry, l.size); err != nil {
 		return fmt.Errorf("write the log: %w", err)
 	}
-	if err := syncData(l.file); err != nil {
+	if err := l.file.Sync(); err != nil {
 		return fmt.Errorf("sync the log: %w", err)
 	}
 	l.size += int64(len(entry))
@@ -125,11 +143,11 @@ func entryAt(data []byte, at int, identity uint64) (entry, bool) {
 		return entry{}, false
 	}
 	header := data[at:]
-	length := int(binary.BigEndian.Uint32(header[magicEnd:]))
-	if length > len(header)-headerSize || binary.BigEndian.Uint64(header[lengthEnd:]) != identity {
+	length := uint64(binary.BigEndian.Uint32(header[magicEnd:]))
+	if length > uint64(len(header)-headerSize) || binary.BigEndian.Uint64(header[lengthEnd:]) != identity {
 		return entry{}, false
 	}
-	whole := header[:headerSize+length]
+	whole := header[:headerSize+int(length)]
 	if binary.BigEndian.Uint32(whole[sequenceEnd:]) != sumOf(whole) {
 		return entry{}, false
 	}
@@ -164,18 +182,18 @@ func entriesOf(data []byte, identity, stored uint64) ([]entry, error) {
 
 // writesOf takes the writes of an entry into a map.
 func writesOf(data []byte, into map[record][]byte) error {
-	next := func() ([]byte, uint64, bool) {
+	next := func() ([]byte, bool) {
 		size, width := binary.Uvarint(data)
 		if width <= 0 || size > uint64(len(data)-width) {
-			return nil, size, false
+			return nil, false
 		}
 		text := data[width : width+int(size)]
 		data = data[width+int(size):]
-		return text, size, true
+		return text, true
 	}
 	for len(data) > 0 {
-		space, _, ok := next()
-		key, _, okToo := next()
+		space, ok := next()
+		key, okToo := next()
 		size, width := binary.Uvarint(data)
 		if !ok || !okToo || width <= 0 || size > uint64(len(data)-width)+1 {
 			return fmt.Errorf("%w: the log holds a write that cannot be read", ErrDamaged)
@@ -193,7 +211,9 @@ func writesOf(data []byte, into map[record][]byte) error {
 
 // openLogs opens the log files. Where they count, the absence of one is damage: it
 // held what its writers were told is stable. Otherwise they begin empty: what is in
-// them is stored, or of another time of a data file that was put back.
+// them is stored, or of another time of a data file that was put back. That they are
+// empty is made stable, or a loss of power could bring it back when they count. Those
+// that were opened are returned with an error too.
 func (f *folder) openLogs(count bool) ([logs]*logFile, error) {
 	var all [logs]*logFile
 	flags := os.O_RDWR
@@ -201,14 +221,20 @@ func (f *folder) openLogs(count bool) ([logs]*logFile, error) {
 		flags |= os.O_CREATE | os.O_TRUNC
 	}
 	for i := range all {
-		file, err := os.OpenFile(filepath.Join(f.dir, logName(i)), flags, 0o600)
+		file, err := f.openLog(filepath.Join(f.dir, logName(i)), flags)
 		if err != nil {
 			if count && errors.Is(err, os.ErrNotExist) {
 				err = fmt.Errorf("%w: %w", ErrDamaged, err)
 			}
-			return all, errors.Join(fmt.Errorf("open a log: %w", err), closeLogs(all))
+			return all, fmt.Errorf("open a log: %w", err)
 		}
 		all[i] = &logFile{file: file, writes: map[record][]byte{}}
+		if count {
+			continue
+		}
+		if err := file.Sync(); err != nil {
+			return all, fmt.Errorf("sync a log that was emptied: %w", err)
+		}
 	}
 	return all, nil
 }

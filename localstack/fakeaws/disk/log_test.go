@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -120,9 +121,14 @@ func TestDamageBeforeTheLastEntryOfALogIsTold(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, logName(i))); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(dir); !errors.Is(err, ErrDamaged) {
-			t.Errorf("without log %d: %v, want ErrDamaged", i, err)
+		if _, err := Open(dir); !errors.Is(err, ErrDamaged) || errors.Is(err, os.ErrClosed) {
+			t.Errorf("without log %d: %v, want ErrDamaged and nothing else", i, err)
 		}
+	}
+	// A length that is beyond the numbers of a small processor.
+	edited(t, whole, logName(0), func(data []byte) []byte { copy(data[magicEnd:], "\xff\xff\xff\xff"); return data })
+	if _, err := Open(whole); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%v, want ErrDamaged", err)
 	}
 }
 
@@ -262,16 +268,9 @@ func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 		}
 		j := open(t, dir)
 		records := load(t, j, "s")
-		last, err := strconv.Atoi(records["last"])
-		if err != nil || last < acknowledged {
-			t.Errorf("round %d: the last group there is %q, the last acknowledged %d", round, records["last"], acknowledged)
-		}
-		for i := range keptRecords {
-			// The newest group that wrote the key, of all up to the last.
-			want := last - (last-i+keptRecords)%keptRecords
-			if got, _, _ := strings.Cut(records["key-"+strconv.Itoa(i)], " "); want > 0 && got != strconv.Itoa(want) {
-				t.Errorf("round %d: key %d is of group %s, want %d (last %d)", round, i, got, want, last)
-			}
+		checkGroups(t, records, acknowledged, math.MaxInt)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
 		}
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
@@ -280,6 +279,24 @@ func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 }
 
 const keptRecords = 50
+
+// checkGroups checks that the records are what the groups up to one made of them, which
+// is none before the last acknowledged nor after the last appended, and returns it.
+func checkGroups(t *testing.T, records map[string]string, acknowledged, appended int) int {
+	t.Helper()
+	last, _ := strconv.Atoi(records["last"]) // 0 when there is none
+	if last < acknowledged || last > appended {
+		t.Errorf("the last group there is %q, the last acknowledged %d, the last appended %d", records["last"], acknowledged, appended)
+	}
+	for i := range keptRecords {
+		// The newest group that wrote the key, of all up to the last.
+		want := last - (last-i+keptRecords)%keptRecords
+		if got, _, _ := strings.Cut(records["key-"+strconv.Itoa(i)], " "); want > 0 && got != strconv.Itoa(want) {
+			t.Errorf("key %d is of group %s, want %d (last %d)", i, got, want, last)
+		}
+	}
+	return last
+}
 
 // writeUntilKilled goes on from the last group, and tells of each that is stable.
 // Groups have several sizes: some are too large for the log.
