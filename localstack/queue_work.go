@@ -17,8 +17,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"drawbridge/localstack/processes"
 )
 
 const workHelp = `Usage: go run ./localstack queue work [flags] -- CMD [ARG...]
@@ -284,10 +285,9 @@ func (e execution) completion() map[string]any {
 // execute runs the command to its end.
 func (w worker) execute(ctx context.Context, job archiveJob, lost context.CancelCauseFunc) execution {
 	command := exec.CommandContext(ctx, w.command[0], w.command[1:]...)
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.Cancel = func() error { return processes.End(command.Process) }
 	command.WaitDelay = killDelay
-	// A group of its own: Ctrl-C reaches the worker, which passes it on in order.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	processes.Apart(command) // Ctrl-C reaches the worker, which passes it on in order
 	command.Stdin = bytes.NewReader(append(slices.Clone(job.raw), '\n'))
 	command.Env = append(os.Environ(), job.environment()...)
 	last := tail{limit: errorTail}

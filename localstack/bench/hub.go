@@ -11,12 +11,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"drawbridge/localstack/processes"
 )
 
 const (
@@ -59,8 +60,7 @@ func Start(ctx context.Context, binary, folder string, flags ...string) (*Hub, e
 			h.process.Env = append(h.process.Env, variable)
 		}
 	}
-	// A group of its own: Ctrl-C reaches whoever measures, which ends it in order.
-	h.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	processes.Apart(h.process) // Ctrl-C reaches whoever measures, which ends it in order
 	h.process.Stderr = &h.errors
 	out, err := h.process.StdoutPipe()
 	if err != nil {
@@ -136,7 +136,7 @@ func (h *Hub) read(out io.Reader, ready chan<- string) {
 
 // Stop ends the hub in order and returns what it ended with.
 func (h *Hub) Stop() error {
-	if err := h.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := processes.End(h.process.Process); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop the hub: %w", err)
 	}
 	select {

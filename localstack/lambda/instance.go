@@ -15,9 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"drawbridge/localstack/processes"
 	"drawbridge/localstack/template"
 )
 
@@ -76,7 +76,7 @@ func (r Runtime) Start(ctx context.Context, f template.Function) (*Instance, err
 	command := exec.Command(r.Emulator, "--runtime-interface-emulator-address", addresses[0], "--runtime-api-address", addresses[1], r.Bootstrap)
 	command.Env = r.environment(f)
 	command.Stdout, command.Stderr = r.Log, r.Log
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a kill takes both processes
+	processes.Apart(command) // so that a kill takes both processes
 	i := &Instance{url: "http://" + addresses[0] + invokePath, command: command, ended: make(chan struct{}), began: time.Now()}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start the emulator: %w", err)
@@ -199,6 +199,6 @@ func outcome(status int, answer []byte) (json.RawMessage, error) {
 
 // Kill ends emulator and function at once, as a crash does.
 func (i *Instance) Kill() {
-	_ = syscall.Kill(-i.command.Process.Pid, syscall.SIGKILL) // it may have ended
+	processes.KillAll(i.command)
 	<-i.ended
 }
