@@ -277,6 +277,8 @@ func TestWhatBreaksARuleIsDamagedAndSaysWhere(t *testing.T) {
 		{`"status":"leased"`, `"status":7`, "status"},
 		{`"agent":"claude"`, `"agent":""`, "agent"},
 		{`"agent":"claude"`, `"agent":"\ud800"`, "agent"},
+		{`"agent":"claude"`, "\"agent\":\"cl\xffude\"", ""},
+		{`"agent":"claude"`, "\"agent\":\"claude\",\"x-unknown\":\"\xff\"", ""},
 		{`"agent":"claude"`, `"agent":"claude","agent":"codex"`, "agent"},
 		{`"sourcePath":"/x"`, `"sourcePath":"x"`, "sourcePath"},
 		{`"sessionId":"s"`, `"sessionId":null`, "sessionId"},

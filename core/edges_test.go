@@ -1,7 +1,13 @@
 package core
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -145,6 +151,64 @@ func TestBackoffsGrowToTheirBound(t *testing.T) {
 	}
 }
 
+// A job's marker is at the moment from which it can be claimed; a lease that was
+// left in a document of another status is none.
+func TestAJobCanBeClaimedFromWhatItsStatusSays(t *testing.T) {
+	lease := &ArchiveLease{ExpiresAt: edge + 2}
+	for _, test := range []struct {
+		name string
+		job  ArchiveJob
+		at   Instant
+		ok   bool
+	}{
+		{"ready", ArchiveJob{Status: ArchiveReady}, edge + 1, true},
+		{"ready, with a lease", ArchiveJob{Status: ArchiveReady, Lease: lease}, edge + 1, true},
+		{"leased", ArchiveJob{Status: ArchiveLeased, Lease: lease}, edge + 2, true},
+		{"leased without a lease", ArchiveJob{Status: ArchiveLeased}, edge, true},
+		{"failed", ArchiveJob{Status: ArchiveFailed}, 0, false},
+		{"failed, with a lease", ArchiveJob{Status: ArchiveFailed, Lease: lease}, 0, false},
+		{"done, with a lease", ArchiveJob{Status: ArchiveDone, Lease: lease}, 0, false},
+	} {
+		test.job.UpdatedAt, test.job.NextAttemptAt = edge, edge+1
+		if at, ok := test.job.ClaimableAt(); at != test.at || ok != test.ok {
+			t.Errorf("%s: from %d on, %v", test.name, at, ok)
+		}
+	}
+}
+
+// The wait before a repeat is random, and never longer than its attempt's bound.
+func TestAWaitBeforeARepeatIsWithinItsBound(t *testing.T) {
+	for attempt, bound := range map[int]time.Duration{
+		0: 5 * time.Millisecond, 1: 10 * time.Millisecond, 5: 160 * time.Millisecond, 6: 250 * time.Millisecond, 63: 250 * time.Millisecond, 64: 250 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) { // its clock moves only by what the waits ask for
+			longest := time.Duration(0)
+			for range 100 {
+				began := time.Now()
+				if err := Backoff(t.Context(), attempt); err != nil {
+					t.Fatal(err)
+				}
+				longest = max(longest, time.Since(began))
+			}
+			if longest >= bound || longest < bound/4 {
+				t.Errorf("the longest wait of attempt %d is %v, its bound %v", attempt, longest, bound)
+			}
+		})
+	}
+}
+
+// A cursor holds what a store can have made: a text within bounds.
+func TestACursorsPositionIsATextWithinItsBounds(t *testing.T) {
+	for position, want := range map[string]bool{
+		"": false, "x": true, strings.Repeat("x", maxPosition): true, strings.Repeat("x", maxPosition+1): false, "é": true, "x\xff": false,
+	} {
+		got, err := decodeCursor("list", encodeCursor("list", position))
+		if (err == nil) != want || want && got != position {
+			t.Errorf("%.20q of %d bytes: %.20q, %v", position, len(position), got, err)
+		}
+	}
+}
+
 func TestAHeartbeatOfAJobIsWithinItsBounds(t *testing.T) {
 	for lease, want := range map[time.Duration]time.Duration{
 		MaxArchiveLease: maxArchiveHeartbeat,
@@ -196,6 +260,76 @@ func TestASweepsRunKeepsItsLongestLagAndItsTime(t *testing.T) {
 	}
 }
 
+// A run whose time is up has left nothing undone where there is nothing, and is as
+// late as the oldest thing that it left.
+func TestASweepsRunWhoseTimeIsUpTellsWhatItLeft(t *testing.T) {
+	for _, test := range []struct {
+		oldest []Instant // of the first page of each shard
+		lag    time.Duration
+		more   bool
+	}{
+		{[]Instant{0, 0}, 0, false},
+		{[]Instant{edge - 3, 0}, 3 * time.Millisecond, true},
+		{[]Instant{edge - 7, edge - 3}, 7 * time.Millisecond, true},
+		{[]Instant{edge - 3, edge - 7}, 7 * time.Millisecond, true},
+	} {
+		run := dueRun{hub: &Hub{clock: fixedClock(edge.Time().Add(sweepTime + 1))}, now: edge, started: edge.Time()}
+		for _, oldest := range test.oldest {
+			run.shards(1, func(int, string) (duePage, error) { return duePage{oldest: oldest}, nil })
+		}
+		if run.lag != test.lag || run.more != test.more || run.failed != nil {
+			t.Errorf("pages from %v: the lag is %v, more %v, %v", test.oldest, run.lag, run.more, run.failed)
+		}
+	}
+}
+
 type fixedClock time.Time
 
 func (c fixedClock) Now() time.Time { return time.Time(c) }
+
+// markedJobs keeps the dispatches that were marked.
+type markedJobs struct {
+	JobStore
+	mu    sync.Mutex
+	marks []JobDispatch
+}
+
+func (m *markedJobs) MarkDispatched(_ context.Context, d JobDispatch) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.marks = append(m.marks, d)
+	return true, nil
+}
+
+// Only the first delivery of what can be a dispatch moves a deadline, and never to
+// before what the dispatch made it.
+func TestADispatchIsMarkedAtItsFirstDelivery(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		timeoutMs  int64
+		deliveries int64
+		created    Instant
+		marked     Instant // 0: not
+	}{
+		{"handed out for the first time", 60_000, 1, edge - 5, edge},
+		{"handed out before", 60_000, 2, edge - 5, 0},
+		{"at the moment of its making", 60_000, 1, edge, edge},
+		{"by a host whose clock is behind", 60_000, 1, edge + 5, edge + 5},
+		{"with the shortest timeout", 1000, 1, edge, edge},
+		{"with a shorter one", 999, 1, edge, 0},
+		{"with the longest timeout", 86_400_000, 1, edge, edge},
+		{"with a longer one", 86_400_001, 1, edge, 0},
+	} {
+		store := &markedJobs{}
+		payload := fmt.Sprintf(`{"kind":"assign.job","reason":"create","assign_job_id":"j","attempt":3,"timeout_ms":%d}`, test.timeoutMs)
+		(&Hub{jobs: store}).markDispatched(t.Context(), []Delivery{{Deliveries: test.deliveries,
+			Message: Message{ID: "m", Type: MessageHandoff, CreatedAt: test.created, Payload: NewPayload([]byte(payload))}}}, edge)
+		var want []JobDispatch
+		if test.marked > 0 {
+			want = []JobDispatch{{JobID: "j", MessageID: "m", Attempt: 3, At: test.marked, Timeout: time.Duration(test.timeoutMs) * time.Millisecond}}
+		}
+		if !slices.Equal(store.marks, want) {
+			t.Errorf("%s: %+v, want %+v", test.name, store.marks, want)
+		}
+	}
+}

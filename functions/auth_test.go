@@ -336,3 +336,66 @@ func TestPublicAnswersTellNoAgentIDs(t *testing.T) {
 		}
 	}
 }
+
+// A header that names no token is refused as it is: nobody looks up what it says,
+// whatever has a record.
+func TestWhatIsNoTokenIsNotLookedUp(t *testing.T) {
+	long := strings.Repeat("t", MaxToken)
+	for _, test := range []struct {
+		header string
+		want   bool
+	}{
+		{"Bearer known-secret", true},
+		{"bearer   known-secret ", true},
+		{"Bearer " + long, true},
+		{"Bearer " + long + "t", false},
+		{"Bearer known secret", false},
+		{"Bearer known\tsecret", false},
+		{"Bearer known-s\u00e9cret", false},
+		{"Bearer known-secret\x7f", false},
+		{"Bearer", false},
+		{"Basic known-secret", false},
+		{"known-secret", false},
+		{"", false},
+	} {
+		tokens := map[string]core.Token{}
+		for _, secret := range []string{"known-secret", long, long + "t", "known secret", "known\tsecret", "known-s\u00e9cret", "known-secret\x7f", ""} {
+			tokens[secret] = core.Token{}
+		}
+		store := newCountedTokens(tokens)
+		_, err := newAuthenticator(store, &testClock{now: time.UnixMilli(1_700_000_000_000)}).authenticate(context.Background(), test.header)
+		if (err == nil) != test.want || err != nil && core.CodeOf(err) != core.CodeUnauthorized || (store.reads == 1) != test.want {
+			t.Errorf("%.40q: %v after %d reads", test.header, err, store.reads)
+		}
+	}
+}
+
+// A token whose record has gone was looked up without a place among the guesses:
+// when that comes out, it counts as one.
+func TestATokenWhoseRecordHasGoneCountsAsAGuess(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		clock := &testClock{now: time.UnixMilli(1_700_000_000_000)}
+		store := newCountedTokens(map[string]core.Token{"known-secret": {}})
+		auth := newAuthenticator(store, clock)
+		authenticate := func(secret string) core.Code {
+			_, err := auth.authenticate(context.Background(), "Bearer "+secret)
+			return core.CodeOf(err)
+		}
+		authenticate("known-secret")
+		clock.advance(tokenCacheTime)
+		if gone {
+			clear(store.records)
+		}
+		authenticate("guess") // the places drain up to here
+		if got, want := authenticate("known-secret"), map[bool]core.Code{true: core.CodeUnauthorized}[gone]; got != want {
+			t.Fatalf("answered %q, want %q", got, want)
+		}
+		free := 0
+		for authenticate(fmt.Sprint("guess-", free)) == core.CodeUnauthorized {
+			free++
+		}
+		if want := map[bool]int{false: guessBurst - 1, true: guessBurst - 2}[gone]; free != want {
+			t.Errorf("gone %t: %d guesses were free, want %d", gone, free, want)
+		}
+	}
+}

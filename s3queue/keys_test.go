@@ -74,7 +74,8 @@ func TestOtherKeysAreNoMarkers(t *testing.T) {
 			t.Errorf("%q was read as %+v", key, m)
 		}
 	}
-	for _, key := range []string{"", "source/", "source/x/y", sourcePrefix + id + "/" + join(at, "1x", id, nonce)} {
+	for _, key := range []string{"", "source/", "source/x/y", sourcePrefix + id + "/" + join(at, "1x", id, nonce),
+		sourcePrefix + id + "/" + join(at, "1", id, nonce+"0"), sourcePrefix + id + "/" + join(at, "1", id, nonce[1:]+"x")} {
 		if m, ok := parseSourceMark(key); ok {
 			t.Errorf("%q was read as %+v", key, m)
 		}
