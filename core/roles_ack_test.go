@@ -36,4 +36,22 @@ func TestARoleRemembersWhatItsHistoryHolds(t *testing.T) {
 			t.Errorf("of version %d it says %t", version, got)
 		}
 	}
+	if (Role{Version: 9, History: []RoleEvent{{Version: 7}}}).Remembers(9) {
+		t.Error("it remembers its version without the event")
+	}
+}
+
+// What others wrote since is not told as what the write left.
+func TestAWriteThatOthersFollowedIsToldAsItLeftTheRole(t *testing.T) {
+	stamp := WriteStamp{WriteID: "the-write"}
+	ours := RoleEvent{Version: 8, To: RoleProbing, Epoch: 5, Holder: "a", Mark: stamp.Mark()}
+	stands := Role{
+		State: RoleActive, Holder: "a", HolderGeneration: 3, Version: 9, Epoch: 5, ActivationSeq: 5, ActivationID: "j",
+		History: []RoleEvent{ours, {Version: 9, To: RoleActive, Epoch: 5, Holder: "a", Mark: "another"}},
+	}
+	expected := RoleExpectation{Version: Some[int64](7), ActivationID: Some("i")}
+	told, found := RoleUpdate{Expected: expected, Patch: RolePatch{Holder: Some("a")}, WriteStamp: stamp}.Recognise(stands)
+	if !found || told.Version != 8 || told.State != RoleProbing || told.Holder != "a" || told.HolderGeneration != 0 || told.ActivationID != "i" {
+		t.Errorf("it is told as %+v, %v", told, found)
+	}
 }

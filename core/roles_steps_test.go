@@ -288,6 +288,7 @@ func TestAnEnsureTakesTheStepThatTheRoleNeeds(t *testing.T) {
 		want    string
 	}{
 		{"held and its charter acknowledged", func(*roleDesk) {}, "", "already_active; nothing"},
+		{"closed, and its scope open again", func(d *roleDesk) { d.board.Role.Closed = true }, "", `started; elected-probing "b" after "a", v8 e6 r0, due 45s, candidate_selected, tells b`},
 		{"held, and a charter was issued", func(*roleDesk) {}, core.TriggerCharterIssued, `started; elected-probing "a" after "", v8 e6 r0, due 45s, candidate_selected, tells a`},
 		{"its charter acknowledged in an earlier epoch", func(d *roleDesk) { d.board.Role.CharterAckedEpoch = core.Some[int64](4) }, "", `started; elected-probing "a" after "", v8 e6 r0, due 45s, candidate_selected, tells a`},
 		{"another charter is in force", func(d *roleDesk) { d.board.Role.CharterVersion, d.board.Settings.CharterVersion = "c1", "c2" }, "", `started; elected-probing "a" after "", v8 e6 r0, due 45s, candidate_selected, tells a`},

@@ -236,6 +236,44 @@ func TestARevocationNamesOneTokenOrNone(t *testing.T) {
 	}
 }
 
+const (
+	longestLife    = 10 * 365 * 24 * time.Hour
+	longestOverlap = 90 * 24 * time.Hour
+)
+
+func TestATokensLifeAndOverlapMayBeTheLongest(t *testing.T) {
+	d := newDesk(t)
+	now := core.InstantOf(d.clock.Now())
+	if token := d.create(core.TokenRequest{Name: "a", Scope: core.ScopeRead, Lifetime: longestLife}); token.ExpiresAt != now.Add(longestLife) {
+		t.Errorf("it ends at %d", token.ExpiresAt)
+	}
+	if done := d.rotate("a", longestOverlap); len(done.Retired) != 1 || done.Retired[0].ExpiresAt != now.Add(longestOverlap) {
+		t.Errorf("it retires %+v", done.Retired)
+	}
+}
+
+// The name does not stand for tokens of which one replaces another that ended and
+// one replaces none.
+func TestANameDoesNotStandForTokensOfTwoOrigins(t *testing.T) {
+	d := newDesk(t)
+	d.create(agentToken)
+	d.rotate(d.create(agentToken).Hash, 0)
+	if _, err := d.tokens.Rotate(t.Context(), "ci", time.Hour, d.show); core.CodeOf(err) != core.CodeInvalidArgument {
+		t.Errorf("one of two was rotated by their name: %v", err)
+	}
+	d.mustBeValid(0, 2)
+}
+
+func TestAWholeHashIsThatTokensWhateverAnotherIsCalled(t *testing.T) {
+	d := newDesk(t)
+	hash := d.create(agentToken).Hash
+	d.create(core.TokenRequest{Name: hash, Scope: core.ScopeRead})
+	if token, err := d.tokens.Revoke(t.Context(), hash); err != nil || token.Hash != hash {
+		t.Errorf("it revokes %+v, %v", token, err)
+	}
+	d.mustBeValid(1)
+}
+
 func TestTokenRequestsAreChecked(t *testing.T) {
 	d := newDesk(t)
 	many := slices.Repeat([]string{"a"}, 101)
@@ -243,7 +281,7 @@ func TestTokenRequestsAreChecked(t *testing.T) {
 		"name":    {{Scope: core.ScopeRead}, {Name: "a\nb", Scope: core.ScopeRead}, {Name: strings.Repeat("x", 129), Scope: core.ScopeRead}},
 		"scope":   {{Name: "a"}, {Name: "a", Scope: "public"}, {Name: "a", Scope: "Operator"}},
 		"agent":   {{Name: "a", Scope: core.ScopeRead, AgentIDs: []string{""}}, {Name: "a", Scope: core.ScopeRead, AgentIDs: []string{"x\x00"}}, {Name: "a", Scope: core.ScopeRead, AgentIDs: many}},
-		"expires": {{Name: "a", Scope: core.ScopeRead, Lifetime: -1}, {Name: "a", Scope: core.ScopeRead, Lifetime: 1}, {Name: "a", Scope: core.ScopeRead, Lifetime: 200_000 * time.Hour}},
+		"expires": {{Name: "a", Scope: core.ScopeRead, Lifetime: -1}, {Name: "a", Scope: core.ScopeRead, Lifetime: 1}, {Name: "a", Scope: core.ScopeRead, Lifetime: -time.Millisecond}, {Name: "a", Scope: core.ScopeRead, Lifetime: longestLife + time.Millisecond}},
 	} {
 		for _, r := range requests {
 			_, err := d.tokens.Create(t.Context(), r, d.show)
@@ -254,7 +292,7 @@ func TestTokenRequestsAreChecked(t *testing.T) {
 		}
 	}
 	d.create(agentToken)
-	for _, overlap := range []time.Duration{-1, time.Microsecond, 91 * 24 * time.Hour} {
+	for _, overlap := range []time.Duration{-1, -time.Millisecond, time.Microsecond, longestOverlap + time.Millisecond} {
 		if _, err := d.tokens.Rotate(t.Context(), "ci", overlap, d.show); core.CodeOf(err) != core.CodeInvalidArgument {
 			t.Errorf("an overlap of %s: %v", overlap, err)
 		}
