@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 // not ask of it is not there.
 type roleShelf struct {
 	core.RoleStore
+	mu      sync.Mutex
 	board   core.RoleBoard
 	agents  map[string]core.Agent
 	lookups int // of agents
@@ -44,9 +46,15 @@ type roleShelf struct {
 	legacyIDs  []string
 }
 
-func (s *roleShelf) ReadRole(context.Context, string) (core.Role, error) { return s.board.Role, nil }
+func (s *roleShelf) ReadRole(context.Context, string) (core.Role, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.board.Role, nil
+}
 
 func (s *roleShelf) ReadRoleBoard(context.Context, string) (core.RoleBoard, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.reads++
 	b := s.board
 	b.Candidates = slices.Clone(b.Candidates)
@@ -54,6 +62,8 @@ func (s *roleShelf) ReadRoleBoard(context.Context, string) (core.RoleBoard, erro
 }
 
 func (s *roleShelf) ReadAgents(_ context.Context, ids []string) ([]core.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.lookups++
 	var agents []core.Agent
 	for _, id := range ids {
@@ -65,10 +75,14 @@ func (s *roleShelf) ReadAgents(_ context.Context, ids []string) ([]core.Agent, e
 }
 
 func (s *roleShelf) ReadAuthority(_ context.Context, _, agentID string) (core.Role, core.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.board.Role, s.agents[agentID], nil
 }
 
 func (s *roleShelf) StepRole(_ context.Context, step core.RoleStep) (core.RoleOutcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.stale.Set {
 		return core.RoleOutcome{Stale: s.stale}, nil
 	}
@@ -116,6 +130,8 @@ func (s *roleShelf) DueRoles(_ context.Context, scan core.DueScan) (core.DueRole
 }
 
 func (s *roleShelf) ReadRoleValue(context.Context, string) (core.RoleValue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return core.RoleValue{Version: 4}, nil
 }
 
@@ -139,6 +155,8 @@ func (s *roleShelf) ReplaceLegacyRole(_ context.Context, _, next core.LegacyStat
 }
 
 func (s *roleShelf) ReadRoles(context.Context, []string) ([]core.Role, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return []core.Role{s.board.Role}, nil
 }
 
