@@ -120,22 +120,6 @@ func TestADeadlineOfAStepMayBeTheShortestAndTheLongest(t *testing.T) {
 	wantRefusal(t, err, core.CodeInvalidArgument, "step_deadline_ms")
 }
 
-// An agent that never registered is told something else than one whose
-// registration is not the current one.
-func TestAHeartbeatTellsWhyItIsRefused(t *testing.T) {
-	hub := coretest.NewHub(coretest.NewModel(), coretest.NewClock())
-	r, err := hub.Register(t.Context(), core.RegisterRequest{AgentID: "a", CLI: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id, why := range map[string]string{"b": "unknown", "a": "another registration"} {
-		_, err := hub.Heartbeat(t.Context(), core.HeartbeatRequest{AgentID: id, Fences: core.Fences{Generation: core.Some(r.Generation + 1)}})
-		if core.CodeOf(err) != core.CodeStalePresenceOwner || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v", id, err)
-		}
-	}
-}
-
 func TestEveryOperationRefusesAnAgentIDOutOfItsLimits(t *testing.T) {
 	hub := coretest.NewHub(coretest.NewModel(), coretest.NewClock())
 	for _, id := range []string{"", "a\x7f", strings.Repeat("x", core.MaxIDBytes+1)} {

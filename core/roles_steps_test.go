@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 // not ask of it is not there.
 type roleShelf struct {
 	core.RoleStore
+	mu      sync.Mutex
 	board   core.RoleBoard
 	agents  map[string]core.Agent
 	lookups int // of agents
@@ -39,11 +41,20 @@ type roleShelf struct {
 	changes    []core.SettingsChange
 	due        []core.DueRolePage
 	asked      []core.DueScan
+	gone       []core.RoleHold
+	legacy     core.LegacyState
+	legacyIDs  []string
 }
 
-func (s *roleShelf) ReadRole(context.Context, string) (core.Role, error) { return s.board.Role, nil }
+func (s *roleShelf) ReadRole(context.Context, string) (core.Role, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.board.Role, nil
+}
 
 func (s *roleShelf) ReadRoleBoard(context.Context, string) (core.RoleBoard, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.reads++
 	b := s.board
 	b.Candidates = slices.Clone(b.Candidates)
@@ -51,6 +62,8 @@ func (s *roleShelf) ReadRoleBoard(context.Context, string) (core.RoleBoard, erro
 }
 
 func (s *roleShelf) ReadAgents(_ context.Context, ids []string) ([]core.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.lookups++
 	var agents []core.Agent
 	for _, id := range ids {
@@ -62,10 +75,14 @@ func (s *roleShelf) ReadAgents(_ context.Context, ids []string) ([]core.Agent, e
 }
 
 func (s *roleShelf) ReadAuthority(_ context.Context, _, agentID string) (core.Role, core.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.board.Role, s.agents[agentID], nil
 }
 
 func (s *roleShelf) StepRole(_ context.Context, step core.RoleStep) (core.RoleOutcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.stale.Set {
 		return core.RoleOutcome{Stale: s.stale}, nil
 	}
@@ -113,6 +130,8 @@ func (s *roleShelf) DueRoles(_ context.Context, scan core.DueScan) (core.DueRole
 }
 
 func (s *roleShelf) ReadRoleValue(context.Context, string) (core.RoleValue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return core.RoleValue{Version: 4}, nil
 }
 
@@ -127,7 +146,23 @@ func (s *roleShelf) ChangeRoleSettings(_ context.Context, c core.SettingsChange)
 }
 
 func (s *roleShelf) ReadLegacyRole(context.Context) (core.LegacyState, []string, error) {
-	return core.LegacyState{}, nil, nil
+	return s.legacy, s.legacyIDs, nil
+}
+
+func (s *roleShelf) ReplaceLegacyRole(_ context.Context, _, next core.LegacyState, _ core.WriteStamp) (bool, error) {
+	s.legacy = next
+	return true, nil
+}
+
+func (s *roleShelf) ReadRoles(context.Context, []string) ([]core.Role, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return []core.Role{s.board.Role}, nil
+}
+
+func (s *roleShelf) ForgetHolds(_ context.Context, _ string, holds []core.RoleHold) error {
+	s.gone = append(s.gone, holds...)
+	return nil
 }
 
 // rolePresence is the store of the agents that the shelf knows.
@@ -288,7 +323,6 @@ func TestAnEnsureTakesTheStepThatTheRoleNeeds(t *testing.T) {
 		want    string
 	}{
 		{"held and its charter acknowledged", func(*roleDesk) {}, "", "already_active; nothing"},
-		{"closed, and its scope open again", func(d *roleDesk) { d.board.Role.Closed = true }, "", `started; elected-probing "b" after "a", v8 e6 r0, due 45s, candidate_selected, tells b`},
 		{"held, and a charter was issued", func(*roleDesk) {}, core.TriggerCharterIssued, `started; elected-probing "a" after "", v8 e6 r0, due 45s, candidate_selected, tells a`},
 		{"its charter acknowledged in an earlier epoch", func(d *roleDesk) { d.board.Role.CharterAckedEpoch = core.Some[int64](4) }, "", `started; elected-probing "a" after "", v8 e6 r0, due 45s, candidate_selected, tells a`},
 		{"another charter is in force", func(d *roleDesk) { d.board.Role.CharterVersion, d.board.Settings.CharterVersion = "c1", "c2" }, "", `started; elected-probing "a" after "", v8 e6 r0, due 45s, candidate_selected, tells a`},
@@ -314,6 +348,7 @@ func TestAnEnsureTakesTheStepThatTheRoleNeeds(t *testing.T) {
 		{"reserved, and the deadline is now", func(d *roleDesk) { d.probing("a", 0) }, "", `started; elected-probing "b" after "a", v8 e6 r1, due 0s, candidate_selected, a failed 1 until soon, tells b`},
 		{"reserved without an activation's id", func(d *roleDesk) { d.probing("a", time.Second); d.board.Role.ActivationID = "" }, "", `started; elected-probing "b" after "a", v8 e6 r0, due 1s, candidate_selected, tells b`},
 		{"reserved without a deadline", func(d *roleDesk) { d.probing("a", 0); d.board.Role.ActivationDeadline = 0 }, "", `started; elected-probing "b" after "a", v8 e6 r0, due 0s, candidate_selected, tells b`},
+		{"closed, whatever its state is", func(d *roleDesk) { d.board.Role.Closed = true }, "", `started; elected-probing "b" after "a", v8 e6 r0, due 45s, candidate_selected, tells b`},
 		{"unreachable until next", func(d *roleDesk) { d.vacant(core.RoleUnreachable, time.Millisecond) }, "", "joined; nothing"},
 		{"unreachable until now", func(d *roleDesk) { d.vacant(core.RoleUnreachable, 0) }, "", `started; elected-probing "b" after "", v8 e6 r0, due 0s, candidate_selected, tells b`},
 		{"in quarantine until next", func(d *roleDesk) { d.vacant(core.RoleQuarantined, time.Millisecond) }, "", "joined; nothing"},
@@ -332,6 +367,10 @@ func TestAnEnsureTakesTheStepThatTheRoleNeeds(t *testing.T) {
 		{"of one priority, the one that was told of last", func(d *roleDesk) {
 			d.vacant(core.RoleElectable, 0)
 			d.board.Candidates = []core.RoleCandidate{{AgentID: "a", UpdatedAt: 8}, {AgentID: "b", UpdatedAt: 9}}
+		}, "", `started; elected-probing "b" after "", v8 e6 r0, due 0s, candidate_selected, tells b`},
+		{"of one priority, in the other order", func(d *roleDesk) {
+			d.vacant(core.RoleElectable, 0)
+			d.board.Candidates = []core.RoleCandidate{{AgentID: "b", UpdatedAt: 9}, {AgentID: "a", UpdatedAt: 8}}
 		}, "", `started; elected-probing "b" after "", v8 e6 r0, due 0s, candidate_selected, tells b`},
 		{"of one priority and moment, by their ids", func(d *roleDesk) {
 			d.vacant(core.RoleElectable, 0)
@@ -379,6 +418,10 @@ func TestAnEnsureTakesTheStepThatTheRoleNeeds(t *testing.T) {
 			d.probing("a", 0)
 			d.board.Candidates = []core.RoleCandidate{{AgentID: "a", Failures: 1}}
 		}, "", `started; unreachable "" after "a", v8 e5 r1, due 0s, ack_timeout, again soon, a failed 2 until soon`},
+		{"the miss of a candidate that was told to have failed less than never", func(d *roleDesk) {
+			d.probing("a", 0)
+			d.board.Candidates = []core.RoleCandidate{{AgentID: "a", Failures: -3}}
+		}, "", `started; unreachable "" after "a", v8 e5 r1, due 0s, ack_timeout, again soon, a failed -2 until soon`},
 		{"the candidate's third miss in a row", func(d *roleDesk) {
 			d.probing("a", 0)
 			d.board.Candidates = []core.RoleCandidate{{AgentID: "a", Failures: 2}}
