@@ -109,17 +109,6 @@ func TestValuesAtTheirLimitsAreTaken(t *testing.T) {
 	}
 }
 
-func TestADeadlineOfAStepMayBeTheShortestAndTheLongest(t *testing.T) {
-	hub := coretest.NewHub(coretest.NewModel(), coretest.NewClock())
-	for _, ms := range []int64{1, core.MaxLease.Milliseconds()} {
-		if _, err := hub.Register(t.Context(), core.RegisterRequest{AgentID: "a", CLI: "other", StepDeadlineMs: core.Some(ms)}); err != nil {
-			t.Errorf("%d ms: %v", ms, err)
-		}
-	}
-	_, err := hub.Register(t.Context(), core.RegisterRequest{AgentID: "a", CLI: "other", StepDeadlineMs: core.Some(core.MaxLease.Milliseconds() + 1)})
-	wantRefusal(t, err, core.CodeInvalidArgument, "step_deadline_ms")
-}
-
 func TestEveryOperationRefusesAnAgentIDOutOfItsLimits(t *testing.T) {
 	hub := coretest.NewHub(coretest.NewModel(), coretest.NewClock())
 	for _, id := range []string{"", "a\x7f", strings.Repeat("x", core.MaxIDBytes+1)} {
@@ -140,4 +129,20 @@ func TestEveryOperationRefusesAnAgentIDOutOfItsLimits(t *testing.T) {
 	wantRefusal(t, err, core.CodeInvalidArgument, "limit")
 	_, err = hub.RotateIdentity(t.Context(), "a\nb")
 	wantRefusal(t, err, core.CodeInvalidArgument, "reason")
+}
+
+func TestAStepHasFromAMillisecondToThirtyDays(t *testing.T) {
+	longest := (30 * 24 * time.Hour).Milliseconds()
+	for ms, want := range map[int64]bool{-1: false, 0: false, 1: true, longest: true, longest + 1: false} {
+		model := coretest.NewModel()
+		_, err := coretest.NewHub(model, coretest.NewClock()).Register(t.Context(), core.RegisterRequest{AgentID: "a", CLI: "other", StepDeadlineMs: core.Some(ms)})
+		if !want {
+			wantRefusal(t, err, core.CodeInvalidArgument, "step_deadline_ms")
+			continue
+		}
+		agent, _, readErr := model.ReadAgent(t.Context(), "a")
+		if err != nil || readErr != nil || agent.StepDeadline != core.Some(time.Duration(ms)*time.Millisecond) {
+			t.Errorf("%d ms: %+v, %v, %v", ms, agent.StepDeadline, err, readErr)
+		}
+	}
 }

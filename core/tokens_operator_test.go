@@ -241,37 +241,41 @@ const (
 	longestOverlap = 90 * 24 * time.Hour
 )
 
-func TestATokensLifeAndOverlapMayBeTheLongest(t *testing.T) {
+func TestATokenLivesAndOverlapsForAsLongAsItMay(t *testing.T) {
 	d := newDesk(t)
-	now := core.InstantOf(d.clock.Now())
-	if token := d.create(core.TokenRequest{Name: "a", Scope: core.ScopeRead, Lifetime: longestLife}); token.ExpiresAt != now.Add(longestLife) {
-		t.Errorf("it ends at %d", token.ExpiresAt)
-	}
-	if done := d.rotate("a", longestOverlap); len(done.Retired) != 1 || done.Retired[0].ExpiresAt != now.Add(longestOverlap) {
-		t.Errorf("it retires %+v", done.Retired)
+	request := agentToken
+	request.Lifetime = longestLife
+	d.create(request)
+	if done := d.rotate("ci", longestOverlap); done.Retired[0].ExpiresAt != done.Fresh.CreatedAt.Add(longestOverlap) {
+		t.Errorf("retired as %+v", done.Retired)
 	}
 }
 
-// The name does not stand for tokens of which one replaces another that ended and
-// one replaces none.
-func TestANameDoesNotStandForTokensOfTwoOrigins(t *testing.T) {
+func TestAWholeHashIsNoName(t *testing.T) {
 	d := newDesk(t)
-	d.create(agentToken)
-	d.rotate(d.create(agentToken).Hash, 0)
-	if _, err := d.tokens.Rotate(t.Context(), "ci", time.Hour, d.show); core.CodeOf(err) != core.CodeInvalidArgument {
-		t.Errorf("one of two was rotated by their name: %v", err)
-	}
-	d.mustBeValid(0, 2)
-}
-
-func TestAWholeHashIsThatTokensWhateverAnotherIsCalled(t *testing.T) {
-	d := newDesk(t)
-	hash := d.create(agentToken).Hash
-	d.create(core.TokenRequest{Name: hash, Scope: core.ScopeRead})
-	if token, err := d.tokens.Revoke(t.Context(), hash); err != nil || token.Hash != hash {
-		t.Errorf("it revokes %+v, %v", token, err)
+	token := d.create(agentToken)
+	d.create(core.TokenRequest{Name: token.Hash, Scope: core.ScopeRead})
+	if revoked, err := d.tokens.Revoke(t.Context(), token.Hash); err != nil || revoked.Hash != token.Hash {
+		t.Errorf("%+v, %v", revoked, err)
 	}
 	d.mustBeValid(1)
+}
+
+// A name stands for a token and what was made to replace it, not for one that has
+// nothing to do with them, whatever became of what it replaced.
+func TestANameDoesNotStandForTwoWaysBack(t *testing.T) {
+	d := newDesk(t)
+	first := d.create(agentToken)
+	d.rotate("ci", time.Hour)
+	if _, err := d.tokens.Revoke(t.Context(), first.Hash); err != nil {
+		t.Fatal(err)
+	}
+	d.clock.Advance(time.Second)
+	d.create(agentToken)
+	if _, err := d.tokens.Rotate(t.Context(), "ci", time.Hour, d.show); core.CodeOf(err) != core.CodeInvalidArgument || !strings.Contains(err.Error(), "2 tokens") {
+		t.Errorf("one of two was rotated by their name: %v", err)
+	}
+	d.mustBeValid(1, 2)
 }
 
 func TestTokenRequestsAreChecked(t *testing.T) {
@@ -281,7 +285,7 @@ func TestTokenRequestsAreChecked(t *testing.T) {
 		"name":    {{Scope: core.ScopeRead}, {Name: "a\nb", Scope: core.ScopeRead}, {Name: strings.Repeat("x", 129), Scope: core.ScopeRead}},
 		"scope":   {{Name: "a"}, {Name: "a", Scope: "public"}, {Name: "a", Scope: "Operator"}},
 		"agent":   {{Name: "a", Scope: core.ScopeRead, AgentIDs: []string{""}}, {Name: "a", Scope: core.ScopeRead, AgentIDs: []string{"x\x00"}}, {Name: "a", Scope: core.ScopeRead, AgentIDs: many}},
-		"expires": {{Name: "a", Scope: core.ScopeRead, Lifetime: -1}, {Name: "a", Scope: core.ScopeRead, Lifetime: 1}, {Name: "a", Scope: core.ScopeRead, Lifetime: -time.Millisecond}, {Name: "a", Scope: core.ScopeRead, Lifetime: longestLife + time.Millisecond}},
+		"expires": {{Name: "a", Scope: core.ScopeRead, Lifetime: -1}, {Name: "a", Scope: core.ScopeRead, Lifetime: -time.Hour}, {Name: "a", Scope: core.ScopeRead, Lifetime: 1}, {Name: "a", Scope: core.ScopeRead, Lifetime: longestLife + time.Millisecond}},
 	} {
 		for _, r := range requests {
 			_, err := d.tokens.Create(t.Context(), r, d.show)
@@ -292,7 +296,7 @@ func TestTokenRequestsAreChecked(t *testing.T) {
 		}
 	}
 	d.create(agentToken)
-	for _, overlap := range []time.Duration{-1, -time.Millisecond, time.Microsecond, longestOverlap + time.Millisecond} {
+	for _, overlap := range []time.Duration{-1, -time.Hour, time.Microsecond, longestOverlap + time.Millisecond} {
 		if _, err := d.tokens.Rotate(t.Context(), "ci", overlap, d.show); core.CodeOf(err) != core.CodeInvalidArgument {
 			t.Errorf("an overlap of %s: %v", overlap, err)
 		}
