@@ -198,3 +198,30 @@ func FuzzLocatorsAreStoredOrRefusedWithACode(f *testing.F) {
 		}
 	})
 }
+
+func TestLocatorsAreInOrderOfPriorityThenID(t *testing.T) {
+	now := core.InstantOf(coretest.NewClock().Now())
+	of := map[string]int{"d": 9, "b": 5, "c": 5, "a": 1}
+	for _, given := range []string{"dbca", "acbd", "cadb", "bdac"} {
+		var list []any
+		for _, id := range given {
+			l := locatorOf("tmux", now)
+			l["transport_id"], l["priority"] = string(id), of[string(id)]
+			list = append(list, l)
+		}
+		agent, err := registerLocators(t, core.RegisterRequest{TransportLocators: core.Some(encode(t, list))})
+		var stored []struct {
+			ID string `json:"transport_id"`
+		}
+		if err != nil || json.Unmarshal(agent.Locators, &stored) != nil {
+			t.Fatalf("%s: %v, %s", given, err, agent.Locators)
+		}
+		got := ""
+		for _, l := range stored {
+			got += l.ID
+		}
+		if got != "dbca" {
+			t.Errorf("given as %s they are stored as %s", given, got)
+		}
+	}
+}

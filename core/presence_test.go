@@ -130,3 +130,19 @@ func TestEveryOperationRefusesAnAgentIDOutOfItsLimits(t *testing.T) {
 	_, err = hub.RotateIdentity(t.Context(), "a\nb")
 	wantRefusal(t, err, core.CodeInvalidArgument, "reason")
 }
+
+func TestAStepHasFromAMillisecondToThirtyDays(t *testing.T) {
+	longest := (30 * 24 * time.Hour).Milliseconds()
+	for ms, want := range map[int64]bool{-1: false, 0: false, 1: true, longest: true, longest + 1: false} {
+		model := coretest.NewModel()
+		_, err := coretest.NewHub(model, coretest.NewClock()).Register(t.Context(), core.RegisterRequest{AgentID: "a", CLI: "other", StepDeadlineMs: core.Some(ms)})
+		if !want {
+			wantRefusal(t, err, core.CodeInvalidArgument, "step_deadline_ms")
+			continue
+		}
+		agent, _, readErr := model.ReadAgent(t.Context(), "a")
+		if err != nil || readErr != nil || agent.StepDeadline != core.Some(time.Duration(ms)*time.Millisecond) {
+			t.Errorf("%d ms: %+v, %v, %v", ms, agent.StepDeadline, err, readErr)
+		}
+	}
+}

@@ -94,7 +94,7 @@ func (r *reflexionSweepRun) settle(ctx context.Context, e ReflexionEntry) {
 		counter = &r.counts.Decayed
 	}
 	// A learnt fix that stood its time is kept until a hit makes it due again.
-	if next.DueAt = next.UpdatedAt.Add(e.Type.window()); next.DueAt <= r.now && e.Type != ReflexionAdaptive {
+	if next.DueAt = next.UpdatedAt.Add(e.Type.window()); next.DueAt < r.now && e.Type != ReflexionAdaptive {
 		next.DueAt = 0
 	}
 	write, err := r.hub.reflexion.ChangeReflexion(ctx, ReflexionChange{Seen: e, Next: next, WriteStamp: r.hub.stamp(r.hub.clock.Now())})

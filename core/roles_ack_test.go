@@ -36,4 +36,32 @@ func TestARoleRemembersWhatItsHistoryHolds(t *testing.T) {
 			t.Errorf("of version %d it says %t", version, got)
 		}
 	}
+	// What wrote the version that stands is forgotten, too, where it left no event.
+	if (Role{Version: 9}).Remembers(9) {
+		t.Error("without a history it remembers the version that stands")
+	}
+}
+
+func TestAnUpdateThatWasOvertakenIsToldAsItLeftTheRole(t *testing.T) {
+	update := RoleUpdate{
+		Expected: RoleExpectation{ActivationID: Some("i")}, Patch: RolePatch{Holder: Some("b"), LastTransition: 7}, WriteStamp: WriteStamp{WriteID: "the-write"},
+	}
+	ours := RoleEvent{Version: 8, To: RoleProbing, Epoch: 5, Holder: "b", Mark: update.Mark()}
+	for name, c := range map[string]struct {
+		stands           Role
+		found            bool
+		version          int64
+		generation       int64
+		holder, activate string
+	}{
+		"it stands":    {Role{Version: 8, Epoch: 5, Holder: "b", ActivationID: "i", History: []RoleEvent{ours}}, true, 8, 0, "b", "i"},
+		"acknowledged": {Role{Version: 9, Epoch: 5, Holder: "b", HolderGeneration: 4, ActivationID: "i", History: []RoleEvent{ours, {Version: 9}}}, true, 8, 0, "b", "i"},
+		"passed on":    {Role{Version: 9, Epoch: 6, Holder: "c", HolderGeneration: 4, ActivationID: "j", History: []RoleEvent{ours, {Version: 9}}}, true, 8, 0, "b", "i"},
+		"not there":    {Role{Version: 9, Epoch: 6, Holder: "c", HolderGeneration: 4, ActivationID: "j", History: []RoleEvent{{Version: 9}}}, false, 9, 4, "c", "j"},
+	} {
+		r, found := update.Recognise(c.stands)
+		if found != c.found || r.Version != c.version || r.HolderGeneration != c.generation || r.Holder != c.holder || r.ActivationID != c.activate {
+			t.Errorf("%s: %v, %+v", name, found, r)
+		}
+	}
 }

@@ -69,6 +69,7 @@ func TestAWireFormIsRefusedByItsFirstMistake(t *testing.T) {
 		"rk1." + wire[4:]:            CodeRoleKeyWirePrefix,
 		"rk2.":                       CodeRoleKeyNonCanonical,
 		"rk2.*":                      CodeRoleKeyNonCanonical,
+		"rk2.ew":                     CodeRoleKeyNonCanonical, // {, which is no JSON
 		wire + "=":                   CodeRoleKeyNonCanonical,
 		wire[:len(wire)-1]:           CodeRoleKeyNonCanonical,
 		wire[:50] + "\n" + wire[50:]: CodeRoleKeyNonCanonical,

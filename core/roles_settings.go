@@ -256,11 +256,11 @@ func (h *Hub) SweepRoles(ctx context.Context) (RoleSweep, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case err != nil:
-			case plan.write && plan.disposition == DispositionStarted:
+			case err != nil, !plan.write:
+			case plan.disposition == DispositionAlreadyActive, plan.disposition == DispositionJoined:
+				counts.Moved++ // nothing but its entry
+			default:
 				counts.Stepped++
-			case plan.write:
-				counts.Moved++
 			}
 			return err
 		})

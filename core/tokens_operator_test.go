@@ -236,6 +236,48 @@ func TestARevocationNamesOneTokenOrNone(t *testing.T) {
 	}
 }
 
+const (
+	longestLife    = 10 * 365 * 24 * time.Hour
+	longestOverlap = 90 * 24 * time.Hour
+)
+
+func TestATokenLivesAndOverlapsForAsLongAsItMay(t *testing.T) {
+	d := newDesk(t)
+	request := agentToken
+	request.Lifetime = longestLife
+	d.create(request)
+	if done := d.rotate("ci", longestOverlap); done.Retired[0].ExpiresAt != done.Fresh.CreatedAt.Add(longestOverlap) {
+		t.Errorf("retired as %+v", done.Retired)
+	}
+}
+
+func TestAWholeHashIsNoName(t *testing.T) {
+	d := newDesk(t)
+	token := d.create(agentToken)
+	d.create(core.TokenRequest{Name: token.Hash, Scope: core.ScopeRead})
+	if revoked, err := d.tokens.Revoke(t.Context(), token.Hash); err != nil || revoked.Hash != token.Hash {
+		t.Errorf("%+v, %v", revoked, err)
+	}
+	d.mustBeValid(1)
+}
+
+// A name stands for a token and what was made to replace it, not for one that has
+// nothing to do with them, whatever became of what it replaced.
+func TestANameDoesNotStandForTwoWaysBack(t *testing.T) {
+	d := newDesk(t)
+	first := d.create(agentToken)
+	d.rotate("ci", time.Hour)
+	if _, err := d.tokens.Revoke(t.Context(), first.Hash); err != nil {
+		t.Fatal(err)
+	}
+	d.clock.Advance(time.Second)
+	d.create(agentToken)
+	if _, err := d.tokens.Rotate(t.Context(), "ci", time.Hour, d.show); core.CodeOf(err) != core.CodeInvalidArgument || !strings.Contains(err.Error(), "2 tokens") {
+		t.Errorf("one of two was rotated by their name: %v", err)
+	}
+	d.mustBeValid(1, 2)
+}
+
 func TestTokenRequestsAreChecked(t *testing.T) {
 	d := newDesk(t)
 	many := slices.Repeat([]string{"a"}, 101)
@@ -243,7 +285,7 @@ func TestTokenRequestsAreChecked(t *testing.T) {
 		"name":    {{Scope: core.ScopeRead}, {Name: "a\nb", Scope: core.ScopeRead}, {Name: strings.Repeat("x", 129), Scope: core.ScopeRead}},
 		"scope":   {{Name: "a"}, {Name: "a", Scope: "public"}, {Name: "a", Scope: "Operator"}},
 		"agent":   {{Name: "a", Scope: core.ScopeRead, AgentIDs: []string{""}}, {Name: "a", Scope: core.ScopeRead, AgentIDs: []string{"x\x00"}}, {Name: "a", Scope: core.ScopeRead, AgentIDs: many}},
-		"expires": {{Name: "a", Scope: core.ScopeRead, Lifetime: -1}, {Name: "a", Scope: core.ScopeRead, Lifetime: 1}, {Name: "a", Scope: core.ScopeRead, Lifetime: 200_000 * time.Hour}},
+		"expires": {{Name: "a", Scope: core.ScopeRead, Lifetime: -1}, {Name: "a", Scope: core.ScopeRead, Lifetime: -time.Hour}, {Name: "a", Scope: core.ScopeRead, Lifetime: 1}, {Name: "a", Scope: core.ScopeRead, Lifetime: longestLife + time.Millisecond}},
 	} {
 		for _, r := range requests {
 			_, err := d.tokens.Create(t.Context(), r, d.show)
@@ -254,7 +296,7 @@ func TestTokenRequestsAreChecked(t *testing.T) {
 		}
 	}
 	d.create(agentToken)
-	for _, overlap := range []time.Duration{-1, time.Microsecond, 91 * 24 * time.Hour} {
+	for _, overlap := range []time.Duration{-1, -time.Hour, time.Microsecond, longestOverlap + time.Millisecond} {
 		if _, err := d.tokens.Rotate(t.Context(), "ci", overlap, d.show); core.CodeOf(err) != core.CodeInvalidArgument {
 			t.Errorf("an overlap of %s: %v", overlap, err)
 		}
