@@ -68,6 +68,7 @@ func (n *network) Do(r *http.Request) (*http.Response, error) {
 	if err := n.w.scheduler.wait(r.Context(), w); err != nil {
 		return nil, err
 	}
+	defer n.w.scheduler.handOver()
 	return n.carry(c, s, n.w.chance.misfortune(c, s))
 }
 

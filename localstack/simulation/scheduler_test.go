@@ -169,6 +169,14 @@ func (s *scheduler) choose(ready []*waiter) *waiter {
 	return ready[s.random.IntN(len(ready))]
 }
 
+// handOver tells the race detector that what the caller did comes before what the
+// scheduler does next. synctest.Wait tells it that of most goroutines that stop, but
+// not of one that stops in a WaitGroup's Wait, which turns the detector off for it.
+func (s *scheduler) handOver() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+}
+
 // release lets a waiter go on.
 func (s *scheduler) release(w *waiter) {
 	s.mu.Lock()
