@@ -77,7 +77,10 @@ func recipient(d core.Delivery) string {
 // wireOfInbox is the wire form of the role whose inbox it is, "" for any other.
 func wireOfInbox(inbox string) string {
 	wire, ofRole := strings.CutPrefix(inbox, core.RoleAddressPrefix)
-	if _, err := core.ParseRoleWire(wire); !ofRole || err != nil {
+	if !ofRole {
+		return ""
+	}
+	if _, err := core.ParseRoleWire(wire); err != nil {
 		return ""
 	}
 	return wire

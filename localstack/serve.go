@@ -9,10 +9,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -275,24 +273,16 @@ func (h *hub) wire(ctx context.Context) error {
 	return nil
 }
 
-const (
-	// gcPercent is how much the heap may grow before garbage is collected, in
-	// percent of what is live. The embedded AWS holds all its rows in memory, and
-	// they live long: a half of it is enough room, and half of Go's usual.
-	gcPercent = 50
-	// ballastSize, in bytes, makes that room 64 MB at least. A fresh hub's heap is a
-	// few megabytes, and collecting it for every few of new ones takes a fifth of the
-	// processor under load. Never touched, the ballast itself takes no memory.
-	ballastSize = 128 << 20
-)
+// ballastSize, in bytes, is held so that the heap is never collected for less
+// garbage than that. A fresh hub's is a few megabytes, and collecting it for every
+// few of new ones takes a fifth of the processor under load. Never touched, the
+// ballast itself takes no memory.
+const ballastSize = 64 << 20
 
 // run serves until the context ends or a listener fails.
 func (h *hub) run(ctx context.Context, t terminal) error {
 	ballast := make([]byte, ballastSize)
 	defer runtime.KeepAlive(ballast)
-	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := h.gateway.Server()

@@ -517,7 +517,7 @@ func (e *Engine) deleteTable(body []byte) (answer, error) {
 		return answered(map[string]any{"TableDescription": t.describe("DELETING")}, nil)
 	}
 	records := make([]engine.Write, 0, t.rows.Len()+1)
-	t.rows.Scan(func(key string, _ *item) bool {
+	t.rows.Scan(func(key string, _ row) bool {
 		records = append(records, engine.Write{Space: itemSpace, Key: itemKey(t.definition.ID, key)})
 		return true
 	})

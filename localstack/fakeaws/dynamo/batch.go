@@ -153,7 +153,7 @@ func (e *Engine) lookUpBatch(b *batchGet) (answer, error) {
 				return answer{}, errDuplicateKeys()
 			}
 			seen[at] = true
-			it, _ := t.rows.Get(at)
+			it := t.get(at)
 			if size+it.bytes() > maxBatchReadBytes {
 				wanted.unprocessed = append(wanted.unprocessed, key)
 				continue

@@ -9,8 +9,27 @@ import (
 // caller's: nothing of them is shared but strings.
 func attributeValues(attributes []attribute) map[string]types.AttributeValue {
 	m := make(map[string]types.AttributeValue, len(attributes))
-	for i := range attributes {
-		m[attributes[i].name] = attributeValue(attributes[i].value)
+	// Most values are texts and numbers, of which an item has a dozen: they are
+	// allocated together.
+	var strings []types.AttributeValueMemberS
+	var numbers []types.AttributeValueMemberN
+	for i, a := range attributes {
+		switch a.value.kind {
+		case kindString:
+			if strings == nil {
+				strings = make([]types.AttributeValueMemberS, 0, len(attributes)-i)
+			}
+			strings = append(strings, types.AttributeValueMemberS{Value: a.value.text})
+			m[a.name] = &strings[len(strings)-1]
+		case kindNumber:
+			if numbers == nil {
+				numbers = make([]types.AttributeValueMemberN, 0, len(attributes)-i)
+			}
+			numbers = append(numbers, types.AttributeValueMemberN{Value: a.value.text})
+			m[a.name] = &numbers[len(numbers)-1]
+		default:
+			m[a.name] = attributeValue(a.value)
+		}
 	}
 	return m
 }

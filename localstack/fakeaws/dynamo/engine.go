@@ -131,7 +131,6 @@ func (e *Engine) Serve(r *http.Request, body []byte) engine.Response {
 func (e *Engine) response(result answer, err error) engine.Response {
 	response := engine.Response{
 		Status:  http.StatusOK,
-		Header:  http.Header{"Content-Type": {contentType}},
 		Body:    result.body,
 		Usage:   result.usages.meter(result.units),
 		Durable: result.ticket,
@@ -146,6 +145,9 @@ func (e *Engine) response(result answer, err error) engine.Response {
 		response.Status = failure.status
 		response.ErrorCode = failure.code
 		response.Body = appendError(nil, failure)
+	}
+	if response.Body != nil {
+		response.Header = http.Header{"Content-Type": {contentType}}
 	}
 	return response
 }

@@ -3,14 +3,7 @@ package dynamo
 import (
 	"slices"
 	"time"
-
-	"github.com/tidwall/btree"
 )
-
-// rows is an ordered tree of items under their tree keys.
-type rows = btree.Map[string, *item]
-
-func newRows() *rows { return btree.NewMap[string, *item](0) }
 
 // An index is a secondary index. Its entries are projected items: the item
 // itself where everything is projected.
@@ -33,7 +26,7 @@ type index struct {
 type laggedChange struct {
 	written time.Time
 	key     string
-	entry   *item // nil takes the entry away
+	entry   row // none takes the entry away
 }
 
 // projects tells whether an entry has an attribute.
@@ -75,10 +68,10 @@ func (x *index) check(it *item, update bool) error {
 	})
 }
 
-// project makes the entry of an item.
-func (x *index) project(it *item) *item {
+// project makes the entry of an item, which is stored as r.
+func (x *index) project(it *item, r row) row {
 	if x.everything {
-		return it
+		return r
 	}
 	kept := make([]attribute, 0, len(x.projected))
 	for _, name := range x.projected {
@@ -86,7 +79,7 @@ func (x *index) project(it *item) *item {
 			kept = append(kept, attribute{name: name, value: v})
 		}
 	}
-	return newItem(kept)
+	return rowOf(newItem(kept))
 }
 
 // entrySize is the size of an item's entry.
@@ -132,42 +125,42 @@ func (x *index) entryKey(it *item, rowKey string) string {
 	return string(append(key, rowKey...))
 }
 
-// replace brings the index up to date with a changed row and returns the
-// write units of it: a changed index key is a deletion and an insertion, a
-// change that the index does not project costs nothing.
-func (x *index) replace(before, after *item, rowKey string, now time.Time) float64 {
+// replace brings the index up to date with a changed row, which is stored as r, and
+// returns the write units of it: a changed index key is a deletion and an insertion,
+// a change that the index does not project costs nothing.
+func (x *index) replace(before, after *item, r row, rowKey string, now time.Time) float64 {
 	wasIn, isIn := x.holds(before), x.holds(after)
 	switch {
 	case wasIn && isIn && x.sameKey(before, after):
 		if x.sameEntry(before, after) {
 			return 0
 		}
-		entry := x.project(after)
+		entry := x.project(after, r)
 		x.change(x.entryKey(after, rowKey), entry, now)
 		return writeUnits(max(x.entrySize(before), entry.size))
 	case wasIn && isIn:
-		return x.remove(before, rowKey, now) + x.insert(after, rowKey, now)
+		return x.remove(before, rowKey, now) + x.insert(after, r, rowKey, now)
 	case wasIn:
 		return x.remove(before, rowKey, now)
 	case isIn:
-		return x.insert(after, rowKey, now)
+		return x.insert(after, r, rowKey, now)
 	}
 	return 0
 }
 
-func (x *index) insert(it *item, rowKey string, now time.Time) float64 {
-	entry := x.project(it)
+func (x *index) insert(it *item, r row, rowKey string, now time.Time) float64 {
+	entry := x.project(it, r)
 	x.change(x.entryKey(it, rowKey), entry, now)
 	return writeUnits(entry.size)
 }
 
 func (x *index) remove(it *item, rowKey string, now time.Time) float64 {
-	x.change(x.entryKey(it, rowKey), nil, now)
+	x.change(x.entryKey(it, rowKey), row{}, now)
 	return writeUnits(x.entrySize(it))
 }
 
 // change sets or deletes an entry, now or when it comes due.
-func (x *index) change(key string, entry *item, now time.Time) {
+func (x *index) change(key string, entry row, now time.Time) {
 	if x.lag > 0 {
 		x.settle(now)
 		x.pending = append(x.pending, laggedChange{written: now, key: key, entry: entry})
@@ -176,14 +169,14 @@ func (x *index) change(key string, entry *item, now time.Time) {
 	x.store(key, entry)
 }
 
-func (x *index) store(key string, entry *item) {
-	var old *item
-	if entry == nil {
+func (x *index) store(key string, entry row) {
+	var old row
+	if entry.record == "" {
 		old, _ = x.entries.Delete(key)
 	} else {
 		old, _ = x.entries.Set(key, entry)
 	}
-	x.bytes += int64(entry.bytes() - old.bytes())
+	x.bytes += int64(entry.size - old.size)
 }
 
 // due tells whether readers at now must see pending changes.
@@ -208,18 +201,18 @@ func (x *index) settle(now time.Time) {
 
 // fill builds the entries of all rows of a table at once.
 func (x *index) fill(all *rows) {
-	type entry struct {
-		key string
-		row *item
+	type keyed struct {
+		key   string
+		entry row
 	}
-	entries := make([]entry, 0, all.Len())
-	all.Scan(func(rowKey string, it *item) bool {
-		if x.holds(it) {
-			entries = append(entries, entry{key: x.entryKey(it, rowKey), row: it})
+	entries := make([]keyed, 0, all.Len())
+	all.Scan(func(rowKey string, r row) bool {
+		if it := r.item(); x.holds(it) {
+			entries = append(entries, keyed{key: x.entryKey(it, rowKey), entry: x.project(it, r)})
 		}
 		return true
 	})
-	slices.SortFunc(entries, func(a, b entry) int {
+	slices.SortFunc(entries, func(a, b keyed) int {
 		if a.key < b.key {
 			return -1
 		}
@@ -227,8 +220,7 @@ func (x *index) fill(all *rows) {
 	})
 	x.entries, x.bytes = newRows(), 0
 	for _, e := range entries {
-		projected := x.project(e.row)
-		x.entries.Load(e.key, projected)
-		x.bytes += int64(projected.size)
+		x.entries.Load(e.key, e.entry)
+		x.bytes += int64(e.entry.size)
 	}
 }

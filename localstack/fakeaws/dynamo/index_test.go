@@ -47,8 +47,11 @@ func (f *fixture) checkIndexes() {
 	f.Helper()
 	t := f.tables["main"]
 	size := int64(0)
-	t.rows.Scan(func(_ string, it *item) bool {
-		size += int64(it.size)
+	t.rows.Scan(func(key string, r row) bool {
+		if it := r.item(); it.size != newItem(it.attributes).size {
+			f.Fatalf("row %q has %d bytes, its attributes %d", key, it.size, newItem(it.attributes).size)
+		}
+		size += int64(r.size)
 		return true
 	})
 	if size != t.bytes {
@@ -60,8 +63,10 @@ func (f *fixture) checkIndexes() {
 		if x.entries.Len() != expected.entries.Len() || x.bytes != expected.bytes {
 			f.Fatalf("index %s has %d entries of %d bytes, want %d of %d", x.name, x.entries.Len(), x.bytes, expected.entries.Len(), expected.bytes)
 		}
-		expected.entries.Scan(func(key string, want *item) bool {
-			got, ok := x.entries.Get(key)
+		expected.entries.Scan(func(key string, entry row) bool {
+			want := entry.item()
+			found, ok := x.entries.Get(key)
+			got := found.item()
 			if !ok || !got.equal(want) || got.size != newItem(got.attributes).size {
 				f.Fatalf("index %s: entry %q is %v, want %v", x.name, key, got, want)
 			}
@@ -90,8 +95,8 @@ func TestWhatAnIndexCostsIsWhatChangedInIt(t *testing.T) {
 	f.createMain()
 	entries := func(x *index) map[string]*item {
 		all := map[string]*item{}
-		x.entries.Scan(func(key string, it *item) bool {
-			all[key] = it
+		x.entries.Scan(func(key string, r row) bool {
+			all[key] = r.item()
 			return true
 		})
 		return all

@@ -9,8 +9,8 @@ const maxInterned = 4096
 // maxInternedSize keeps long names out of the table.
 const maxInternedSize = 64
 
-// An interner gives equal attribute names one string: a table with a hundred
-// thousand items names the same dozen attributes in each of them.
+// An interner gives equal attribute names one string: requests name the same few
+// dozen attributes again and again.
 type interner struct {
 	mu    sync.RWMutex
 	names map[string]string
@@ -37,15 +37,4 @@ func (n *interner) intern(name []byte) string {
 		n.mu.Unlock()
 	}
 	return owned
-}
-
-// internText is intern for a name that is a string already.
-func (n *interner) internText(name string) string {
-	n.mu.RLock()
-	known, ok := n.names[name]
-	n.mu.RUnlock()
-	if ok {
-		return known
-	}
-	return n.intern([]byte(name))
 }

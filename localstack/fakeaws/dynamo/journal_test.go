@@ -82,7 +82,8 @@ func contents(e *Engine) string {
 		t := e.tables[name]
 		record, err := tableRecord(t.definition)
 		fmt.Fprintf(&out, "%s %s %v %d\n", name, record.Value, err, t.bytes)
-		write := func(key string, it *item) bool {
+		write := func(key string, r row) bool {
+			it := r.item()
 			fmt.Fprintf(&out, "%q %s %d\n", key, appendAttributes(nil, it.attributes), it.size)
 			return true
 		}

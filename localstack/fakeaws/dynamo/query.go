@@ -440,17 +440,22 @@ func (s *source) backwards() bool {
 func (s *source) read(u *usage) page {
 	q := s.request
 	var result page
-	var last *item
+	var last row
 	size, fetched := 0, 0.0
 	full := false
-	s.walk(func(entry *item) bool {
-		if q.limit.set && result.scanned == q.limit.value || result.scanned > 0 && size+entry.size > maxPageSize {
+	s.walk(func(r row) bool {
+		if q.limit.set && result.scanned == q.limit.value || result.scanned > 0 && size+r.size > maxPageSize {
 			full = true
 			return false
 		}
 		result.scanned++
-		size += entry.size
-		last = entry
+		size += r.size
+		last = r
+		if q.boundFilter == nil && q.selects.value == selectCount && !s.fetch {
+			result.count++
+			return true
+		}
+		entry := r.item()
 		if s.fetch {
 			entry, _ = s.table.find(s.table.keys.keyOf(entry))
 			fetched += readUnits(entry.bytes(), q.consistent.value)
@@ -467,7 +472,7 @@ func (s *source) read(u *usage) page {
 	// AWS does not look beyond the limit, so a page that just reaches it has a
 	// LastEvaluatedKey even when nothing follows.
 	if full || q.limit.set && result.scanned == q.limit.value {
-		result.last = s.lastKey(last)
+		result.last = s.lastKey(last.item())
 	}
 	units := readUnits(size, q.consistent.value)
 	if s.index != nil {
@@ -490,21 +495,21 @@ func (s *source) lastKey(last *item) []attribute {
 }
 
 // walk calls fn with the entries of the range in order until fn stops it.
-func (s *source) walk(fn func(entry *item) bool) {
+func (s *source) walk(fn func(r row) bool) {
 	if !s.backwards() {
-		s.rows.Ascend(s.span.first, func(key string, entry *item) bool {
+		s.rows.Ascend(s.span.first, func(key string, r row) bool {
 			if s.span.end != "" && key >= s.span.end {
 				return false
 			}
-			return fn(entry)
+			return fn(r)
 		})
 		return
 	}
-	down := func(key string, entry *item) bool {
+	down := func(key string, r row) bool {
 		if s.span.end != "" && key >= s.span.end {
 			return true // the pivot itself is outside of the range
 		}
-		return key >= s.span.first && fn(entry)
+		return key >= s.span.first && fn(r)
 	}
 	if s.span.end == "" {
 		s.rows.Reverse(down)

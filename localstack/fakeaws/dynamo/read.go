@@ -83,8 +83,7 @@ func (t *table) find(key []attribute) (*item, error) {
 	if err := t.keys.checkKey(key); err != nil {
 		return nil, err
 	}
-	it, _ := t.rows.Get(string(t.keys.treeKey(key)))
-	return it, nil
+	return t.get(string(t.keys.treeKey(key))), nil
 }
 
 func (e *Engine) getItem(body []byte) (answer, error) {

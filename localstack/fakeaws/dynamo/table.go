@@ -51,6 +51,12 @@ func (t *table) index(name string) *index {
 	return nil
 }
 
+// get reads the item under a tree key; nil where there is none.
+func (t *table) get(key string) *item {
+	r, _ := t.rows.Get(key)
+	return r.item()
+}
+
 // hasLocalIndex tells whether item collections exist, as AWS calls them.
 func (t *table) hasLocalIndex() bool {
 	return len(t.indexes) > 0 && t.indexes[0].local
@@ -71,20 +77,22 @@ type change struct {
 	table         *table
 	key           string
 	before, after *item
+	stored        row // after, once the change is applied
 }
 
 // apply carries the change out on the row and the indexes and adds what the
 // indexes cost to usage.
 func (c *change) apply(now time.Time, u *usage) {
 	t := c.table
+	c.stored = rowOf(c.after)
 	if c.after == nil {
 		t.rows.Delete(c.key)
 	} else {
-		t.rows.Set(c.key, c.after)
+		t.rows.Set(c.key, c.stored)
 	}
 	t.bytes += int64(c.after.bytes() - c.before.bytes())
 	for _, x := range t.indexes {
-		if units := x.replace(c.before, c.after, c.key, now); units > 0 {
+		if units := x.replace(c.before, c.after, c.stored, c.key, now); units > 0 {
 			u.addIndex(x, units)
 		}
 	}

@@ -141,13 +141,13 @@ func (e *Engine) expiredKeys(tableName, from string) (keys []string, next string
 	}
 	now := e.clock()
 	looks := 0
-	t.rows.Ascend(from, func(key string, it *item) bool {
+	t.rows.Ascend(from, func(key string, r row) bool {
 		if looks == stepLooks {
 			next, more = key, true
 			return false
 		}
 		looks++
-		if t.hasExpired(it, now) {
+		if t.hasExpired(r, now) {
 			keys = append(keys, key)
 		}
 		return true
@@ -167,18 +167,18 @@ func (e *Engine) removeExpired(tableName string, keys []string) (int, engine.Tic
 	now := e.clock()
 	var changes []change
 	for _, key := range keys {
-		if it, ok := t.rows.Get(key); ok && t.hasExpired(it, now) {
-			changes = append(changes, change{table: t, key: key, before: it})
+		if r, ok := t.rows.Get(key); ok && t.hasExpired(r, now) {
+			changes = append(changes, change{table: t, key: key, before: r.item()})
 		}
 	}
 	return len(changes), e.commit(changes, &usages{})
 }
 
-func (t *table) hasExpired(it *item, now time.Time) bool {
+func (t *table) hasExpired(r row, now time.Time) bool {
 	if t.definition.TTLAttribute == "" {
 		return false
 	}
-	v, ok := it.get(t.definition.TTLAttribute)
+	v, ok := r.get(t.definition.TTLAttribute)
 	return ok && expired(v, now)
 }
 

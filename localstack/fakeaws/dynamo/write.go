@@ -224,7 +224,7 @@ func (w *writeRequest) locate(t *table) (change, error) {
 		return c, err
 	}
 	c.key = string(t.keys.treeKey(w.attributes))
-	c.before, _ = t.rows.Get(c.key)
+	c.before = t.get(c.key)
 	return c, nil
 }
 
