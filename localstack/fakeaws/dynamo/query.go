@@ -441,6 +441,7 @@ func (s *source) read(u *usage) page {
 	q := s.request
 	var result page
 	var last row
+	var passing item // what a filter looks at
 	size, fetched := 0, 0.0
 	full := false
 	s.walk(func(r row) bool {
@@ -451,11 +452,17 @@ func (s *source) read(u *usage) page {
 		result.scanned++
 		size += r.size
 		last = r
-		if q.boundFilter == nil && q.selects.value == selectCount && !s.fetch {
+		counted := q.selects.value == selectCount
+		entry := &passing
+		switch {
+		case counted && q.boundFilter == nil && !s.fetch:
 			result.count++
 			return true
+		case q.boundFilter == nil || s.fetch:
+			entry = r.item()
+		default:
+			r.itemIn(entry)
 		}
-		entry := r.item()
 		if s.fetch {
 			entry, _ = s.table.find(s.table.keys.keyOf(entry))
 			fetched += readUnits(entry.bytes(), q.consistent.value)
@@ -464,9 +471,13 @@ func (s *source) read(u *usage) page {
 			return true
 		}
 		result.count++
-		if q.selects.value != selectCount {
-			result.items = append(result.items, entry)
+		if counted {
+			return true
 		}
+		if entry == &passing {
+			entry = r.item()
+		}
+		result.items = append(result.items, entry)
 		return true
 	})
 	// AWS does not look beyond the limit, so a page that just reaches it has a

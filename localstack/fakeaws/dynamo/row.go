@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"github.com/tidwall/btree"
@@ -42,13 +43,20 @@ func (r row) item() *item {
 	if r.record == "" {
 		return nil
 	}
-	d := &recordReader{rest: r.record}
+	d := recordReader{rest: r.record}
 	return &item{attributes: d.attributes(0), size: r.size}
+}
+
+// itemIn is item for one that is looked at and not kept: it lasts until the next
+// one is taken apart in the same place.
+func (r row) itemIn(place *item) {
+	d := recordReader{rest: r.record}
+	place.size, place.attributes = r.size, d.appendAttributes(place.attributes[:0], 0)
 }
 
 // get is the item's get, without taking the rest of the row apart.
 func (r row) get(name string) (value, bool) {
-	d := &recordReader{rest: r.record}
+	d := recordReader{rest: r.record}
 	for range d.count() {
 		switch have := d.text(); {
 		case have == name:
@@ -122,6 +130,11 @@ func (d *recordReader) byte() byte {
 
 // count reads a number of bytes or elements, of which each takes a byte at least.
 func (d *recordReader) count() int {
+	if d.rest != "" && d.rest[0] < 0x80 && int(d.rest[0]) < len(d.rest) { // most are short
+		n := int(d.rest[0])
+		d.rest = d.rest[1:]
+		return n
+	}
 	var n uint64
 	for shift := 0; shift < 64; shift += 7 {
 		b := d.byte()
@@ -145,7 +158,12 @@ func (d *recordReader) text() string {
 }
 
 func (d *recordReader) attributes(nesting int) []attribute {
-	attributes := make([]attribute, d.count())
+	return d.appendAttributes(nil, nesting)
+}
+
+func (d *recordReader) appendAttributes(attributes []attribute, nesting int) []attribute {
+	n := d.count()
+	attributes = slices.Grow(attributes, n)[:n]
 	for i := range attributes {
 		attributes[i].name = d.text()
 		attributes[i].value = d.value(nesting)
