@@ -59,7 +59,7 @@ load: ## Put a fleet on the hub of this machine (ARGS="-agents 200 -duration 5m 
 SOAK ?= 10m
 # Settled messages that the hub begins with, as after days of work: for each new row
 # an old one goes, so that what grows is a leak.
-HISTORY ?= 25000
+HISTORY ?= 60000
 
 .PHONY: soak
 soak: ## Work a durable hub for SOAK: latency and memory by window, and an audit

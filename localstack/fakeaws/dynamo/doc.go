@@ -29,8 +29,9 @@
 //
 // # Cost
 //
-// Memory: every item and index entry lives in ordered trees; an entry of an
-// index that projects everything shares the item. A table of n items costs
-// O(log n) an access; a page costs what it reads. Answers are encoded outside
-// the lock: items are immutable, a change makes a new one.
+// Memory: every item and index entry lives in ordered trees, each as one string
+// (see row); an entry of an index that projects everything shares the item's. A
+// table of n items costs O(log n) an access; a page costs what it reads. Items are
+// taken apart under the lock and answers encoded outside of it: items are
+// immutable, a change makes a new one.
 package dynamo

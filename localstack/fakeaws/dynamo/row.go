@@ -29,14 +29,14 @@ func rowOf(it *item) row {
 		return row{}
 	}
 	// The record is kept, so it is to take no more room than it needs.
-	scratch, _ := records.Get().(*[]byte)
+	scratch, _ := scratches.Get().(*[]byte)
 	*scratch = appendRecordAttributes((*scratch)[:0], it.attributes)
 	r := row{record: string(*scratch), size: it.size}
-	records.Put(scratch)
+	scratches.Put(scratch)
 	return r
 }
 
-var records = sync.Pool{New: func() any { return new([]byte) }}
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
 // item takes a row apart; nil where there is none.
 func (r row) item() *item {
