@@ -176,6 +176,11 @@ func TestFiltersCountWhatTheyScanned(t *testing.T) {
 	f.fillQueries()
 	got := f.do("Query", `{"TableName": "main", "Limit": 10, "KeyConditionExpression": "pk = :q", "FilterExpression": "v < :three"`+queryPlaceholders(":q :three")+`}`)
 	sameJSON(t, "counts", []any{got["Count"], got["ScannedCount"]}, `[3, 10]`)
+	for i, it := range got["Items"].([]any) {
+		sameJSON(t, "an item that passed", it.(map[string]any)["sk"], fmt.Sprintf(`{"S": "k%02d"}`, i))
+	}
+	got = f.do("Query", `{"TableName": "main", "Select": "COUNT", "Limit": 10, "KeyConditionExpression": "pk = :q", "FilterExpression": "v < :three"`+queryPlaceholders(":q :three")+`}`)
+	sameJSON(t, "counts", []any{got["Count"], got["ScannedCount"]}, `[3, 10]`)
 	got = f.do("Query", `{"TableName": "main", "Select": "COUNT", "KeyConditionExpression": "pk = :q"`+queryPlaceholders(":q")+`}`)
 	if _, found := got["Items"]; found {
 		t.Error("COUNT returned items")
