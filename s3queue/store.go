@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go"
 
 	"drawbridge/core"
 )
@@ -319,14 +320,23 @@ func (q *Queue) clear(ctx context.Context, l *litter) error {
 	l.mu.Unlock()
 	if len(keys) == 1 {
 		_, err := q.s3.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &q.bucket, Key: &keys[0]})
-		return refusal(err, true)
+		return undeleted(err)
 	}
 	for chunk := range slices.Chunk(keys, pageSize) {
 		if err := q.deleteAll(ctx, chunk); err != nil {
-			return err
+			return undeleted(err)
 		}
 	}
 	return nil
+}
+
+// undeleted is what an answer to a deletion without a condition means.
+func undeleted(err error) error {
+	refused := refusal(err, true)
+	if errors.Is(refused, errConflict) {
+		return core.Wrap(core.CodeQueueContention, "another request was in the way of a deletion", err)
+	}
+	return refused
 }
 
 func (q *Queue) deleteAll(ctx context.Context, keys []string) error {
@@ -336,13 +346,10 @@ func (q *Queue) deleteAll(ctx context.Context, keys []string) error {
 	}
 	out, err := q.s3.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &q.bucket,
 		Delete: &types.Delete{Objects: objects, Quiet: aws.Bool(true)}})
-	if err != nil {
-		return refusal(err, true)
+	if err == nil && len(out.Errors) > 0 {
+		e := out.Errors[0] // S3 answers 200 and tells of each key that stayed
+		err = fmt.Errorf("delete %s: %w", aws.ToString(e.Key),
+			&smithy.GenericAPIError{Code: aws.ToString(e.Code), Message: aws.ToString(e.Message)})
 	}
-	if len(out.Errors) > 0 {
-		e := out.Errors[0]
-		return core.Wrap(core.CodeInternal, "an index key could not be deleted",
-			fmt.Errorf("%s: %s: %s", aws.ToString(e.Key), aws.ToString(e.Code), aws.ToString(e.Message)))
-	}
-	return nil
+	return err
 }

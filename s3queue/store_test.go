@@ -1,6 +1,7 @@
 package s3queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -234,6 +235,36 @@ func TestWhatS3AnswersIsToldByItsCode(t *testing.T) {
 	}
 	if refusal(nil, true) != nil {
 		t.Error("no error became one")
+	}
+}
+
+// A reluctant S3 keeps one key of each deletion.
+type reluctant struct {
+	S3API
+	code string
+}
+
+func (r reluctant) DeleteObjects(_ context.Context, in *s3.DeleteObjectsInput, _ ...func(*s3.Options)) (*s3.DeleteObjectsOutput, error) {
+	return &s3.DeleteObjectsOutput{Errors: []types.Error{{Key: in.Delete.Objects[0].Key, Code: &r.code}}}, nil
+}
+
+func (r reluctant) DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error) {
+	return nil, &smithy.GenericAPIError{Code: r.code}
+}
+
+func TestAKeyThatIsNotDeletedIsToldByItsCode(t *testing.T) {
+	for code, want := range map[string]core.Code{
+		"SlowDown": core.CodeThrottled, "InternalError": core.CodeOutcomeUnknown, "AccessDenied": core.CodeInternal,
+		"OperationAborted": core.CodeQueueContention, "ConditionalRequestConflict": core.CodeQueueContention,
+	} {
+		q := newBed(t).queue(http.DefaultClient)
+		q.s3 = reluctant{q.s3, code}
+		for _, keys := range [][]string{{"one"}, {"one", "another"}} {
+			err := q.clear(t.Context(), &litter{keys: keys})
+			if core.CodeOf(err) != want || !strings.Contains(err.Error(), code) {
+				t.Errorf("%s of %d keys: %v, want %s", code, len(keys), err, want)
+			}
+		}
 	}
 }
 
